@@ -24,10 +24,8 @@ import torch
 from pdtools.evaluation.benchmark.evaluate import ItemComparison
 from pdtools.evaluation.benchmark.item_set import ItemSet
 from pdtools.evaluation.benchmark.outcomes import judge
-from pdtools.evaluation.blimp.evaluate import PairItems
-from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.evaluation.sg.evaluate import SuiteItems
-from pdtools.evaluation.sg.suites import SuiteFiles
+from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
+from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
 from pdtools.search.adaptive_beam import Comparison, MaybeScore

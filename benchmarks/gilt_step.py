@@ -18,7 +18,7 @@ from train_step import TRUNK
 
 from pdtools.models import Batch, LanguageModel, build_model, make_config
 from pdtools.models.dependency.batch import ArcBatch
-from pdtools.models.dependency.score_terms import GraphScores
+from pdtools.models.dependency.model import GraphScores
 from pdtools.models.dependency.scorer import VALUES
 from pdtools.models.transformer.backends import attend
 from pdtools.models.transformer.score_terms import DepthScores, RelativePositions, ScoreInputs, ScoreTerm

@@ -23,7 +23,8 @@ from comparison import REPOSITORY
 
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
-from pdtools.evaluation.benchmark.items import Item, Items
+from pdtools.evaluation.benchmark.item_set import Item
+from pdtools.evaluation.benchmark.items import Items
 from pdtools.search import load_model
 
 _ALLOWED = 1e-3  # nats
@@ -41,8 +42,8 @@ def choices(item: Item) -> dict[str, Any]:
     """An item as a document of the harness: its context, and its scored parts, the right one
     first."""
     names = list(item.strings)
-    if item.right is not None:
-        names.insert(0, names.pop(item.right))
+    _, right = next(iter(item.formulas.values())).regions[0]  # "right > max(others)", or "good > bad"
+    names.insert(0, names.pop(names.index(right)))
     strings = [item.strings[name] for name in names]
     before = {string.text[: string.start] if string.start else "" for string in strings}
     assert len(before) == 1, "the harness has one context for all choices"

@@ -13,12 +13,12 @@ import numpy as np
 from comparison import REPOSITORY, Line, Missing, data_folder, largest, version
 
 from pdtools import data
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
+from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.evaluation.benchmark.outcomes import Part, part_of
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair, read_pairs
+from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
-from pdtools.evaluation.sg.evaluate import present
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles, present
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
 from pdtools.search import Model, SentenceScore, beam_search, load_model
@@ -58,7 +58,7 @@ def region_sums(folder: Path) -> Iterator[Line]:
     except Missing as missing:
         yield {"name": "Regions, official suites", "skipped": str(missing)}
     for name, source in suites:
-        every = [of for suite in read_suites(source) for item in suite.items for of in item.conditions]
+        every = [of for suite in SuiteFiles(source) for item in suite.items for of in item.conditions]
         for kind in ("ptb", "raw", "gpt2"):
             scorer = subword_scorer(folder / f"regions-{kind}", kind)
             pairs = []
@@ -75,7 +75,7 @@ def region_sums(folder: Path) -> Iterator[Line]:
 
 def corpus() -> list[str]:
     """Sentences of the bundled minimal pairs."""
-    return [text for pair in read_pairs(data.blimp()) for text in (pair.good, pair.bad)]
+    return [string.text for pair in PairFiles(data.blimp()) for string in pair.strings.values()]
 
 
 def subword_scorer(folder: Path, kind: str) -> Model:
@@ -128,23 +128,23 @@ def hugging_face(folder: Path) -> Iterator[Line]:
     totals = [(peer, score.total) for peer, score in zip(sums, scores, strict=True)]
     yield largest("Hugging Face, log p of a sentence", "minicons", totals, FLOAT32, **settings)
 
-    yield blimp("bundled pairs", read_pairs(data.blimp()), scorer, theirs, versions)
+    yield blimp("bundled pairs", list(PairFiles(data.blimp())), scorer, theirs, versions)
     try:
-        official = read_pairs(data_folder() / "blimp" / "BLiMP.zip", limit=50)
+        official = list(PairFiles(data_folder() / "blimp" / "BLiMP.zip", limit=50))
     except Missing as missing:
         yield {"name": "BLiMP accuracy, official pairs", "skipped": str(missing)}
         return
     yield blimp("50 official pairs a paradigm", official, scorer, theirs, versions)
 
 
-def blimp(name: str, pairs: Sequence[Pair], scorer: Model, theirs: Any, versions: dict[str, str]) -> Line:
+def blimp(name: str, pairs: Sequence[Item], scorer: Model, theirs: Any, versions: dict[str, str]) -> Line:
     """Accuracies by paradigm and overall: a pair is right if the good sentence's sum is strictly higher."""
     right: dict[str, list[bool]] = defaultdict(list)
     for pair in pairs:
-        good, bad = theirs.sequence_score([pair.good, pair.bad], total, bos_token=True)
-        right[pair.paradigm].append(good > bad)
+        good, bad = theirs.sequence_score([of.text for of in pair.strings.values()], total, bos_token=True)
+        right[str(pair.levels[-1])].append(good > bad)
     peer = {paradigm: sum(found) / len(found) for paradigm, found in right.items()}
-    ours = evaluate_blimp(pairs, scorer).scores
+    ours = evaluate_items(PairItems(pairs), scorer).scores
     accuracies = [(peer[paradigm], score) for paradigm, score in ours["by_paradigm"].items()]
     accuracies.append((sum(peer.values()) / len(peer), ours["overall"]))
     settings = {**versions, "bos": True, "minimal_pairs": len(pairs)}

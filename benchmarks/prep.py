@@ -37,7 +37,7 @@ from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_fr
 from pdtools.shards.format import arrow_schema
 from pdtools.shards.writer import open_part
 from pdtools.tokenization import Tokenizer, WordTable
-from pdtools.trees import SourcedTree, TreeArrays, packed_tapes, read_arrays
+from pdtools.trees import TreeArrays, cut_chunks, packed_tapes, parse_chunk
 from pdtools.trees.arrays import attachments_between
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
@@ -81,9 +81,9 @@ def _bundled(folder: Path) -> str:
 def read(files: Sequence[str]) -> list[TreeArrays]:
     """Whole files as arrays."""
     found = []
-    for arrays in read_arrays(files, Rejects()):
-        if isinstance(arrays, SourcedTree):
-            raise SystemExit(f"{arrays.file}: not in the ordinary form")
+    for chunk in cut_chunks(files):
+        if (arrays := parse_chunk(chunk)) is None:
+            raise SystemExit(f"{chunk.files[0]}: not in the ordinary form")
         found.append(arrays)
     return found
 
@@ -118,11 +118,11 @@ def _tree_stages(files: list[str]) -> dict[str, tuple[Run, Run]]:
     between = [(some.between, some.sentences) for some in arrays]
     return {
         "read, words and attachments": (
-            lambda: [(some.words(), some.attachments) for some in read_arrays(files, Rejects())],
+            lambda: [(some.words(), some.attachments) for some in read(files)],
             lambda: [(tree.leaves(), plain_prep.attachments(tree)) for tree in plain_prep.read(files)],
         ),
         "read (plain: one tree at a time)": (
-            lambda: [(some.words(), some.attachments) for some in read_arrays(files, Rejects())],
+            lambda: [(some.words(), some.attachments) for some in read(files)],
             lambda: [(tree.leaves(), plain_prep.attachments(tree)) for tree in plain_prep.one_by_one(files)],
         ),
         "attachments": (

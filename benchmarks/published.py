@@ -13,7 +13,7 @@ from comparison import Line, data_folder, largest
 
 from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.parsing.prm import Parameters, read_parameters
-from pdtools.evaluation.sg.many_runs import aggregate_items
+from pdtools.evaluation.sg.item_results import aggregate_items
 from pdtools.files import read_lines
 from pdtools.report.evalb import TooManyErrors, evalb_lines
 

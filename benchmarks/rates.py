@@ -26,7 +26,7 @@ from pdtools.models import TransformerLM, collate
 from pdtools.search import beam_search
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam, AttachmentBeam
-from pdtools.training.evaluate import autocast
+from pdtools.training.loss import autocast
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "small": TRUNK,

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.formats import import_model
+from pdtools.models.released_pushdown import import_model
 from pdtools.models.transformer.tape import StackState
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.options import AttachmentBeam

@@ -425,7 +425,7 @@ class Group(NamedTuple):
         found = []
         for line in self.run.strip().splitlines():
             for old, new in (renamed or {}).items():
-                line = re.sub(rf"^{re.escape(old)}\b", new, line)
+                line = re.sub(rf"{re.escape(old)}\b", new, line)
             words = [macros.get(word, word) for word in re.split(r"\b([A-Z]{3,})\b", line)]
             found.append(re.sub(r"\s+", " ", "".join(words)))
         return found

@@ -17,8 +17,12 @@ from plain import stack_attention as plain_stack_attention
 from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, build_model, make_config
-from pdtools.models.kernels.native_stack_attention import native_stack_attention, stack_library
-from pdtools.models.transformer.stack_attention import fused_takes, stepwise_stack_attention
+from pdtools.models.transformer.stack_attention import (
+    fused_takes,
+    native_stack_attention,
+    stack_library,
+    stepwise_stack_attention,
+)
 
 SHAPE = {
     "vocab_size": 8,
@@ -99,7 +103,7 @@ def step(model: TransformerLM, batch: Batch, recurrence: str | None = None) -> R
 def figures(options: Options) -> Iterator[Figure]:
     """Time by length, for both objectives."""
     kinds = ["torch", "plain loop"]
-    if options.device == "cpu" and stack_library() is not None:
+    if options.device == "cpu" and stack_library(torch.float32) is not None:
         kinds.insert(1, "native")
     if options.device.startswith("cuda") and fused_takes(torch.device(options.device), max(LENGTHS)):
         kinds.insert(1, "fused")

@@ -22,10 +22,10 @@ from measure import Figure, Options, main, seconds
 from train_step import LARGE_TRUNK, TRUNK
 
 from pdtools import data
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair, read_pairs
-from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg
-from pdtools.evaluation.sg.suites import Suite, read_suites
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
+from pdtools.evaluation.benchmark.item_set import Item
+from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
+from pdtools.evaluation.sg.suites import Suite, SuiteFiles, SuiteItems
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
@@ -46,13 +46,13 @@ PEER_PAIRS, PEER_BATCHES, PEER_BAR = 3, (16, 32, 64), 2.0
 class Sample:
     """Minimal pairs and suites, and their sentences as the model reads them."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[Item]
     suites: Sequence[Suite]
 
     @property
     def blimp_sentences(self) -> list[Sentence]:
         """The different sentences of minimal pairs."""
-        texts = {text for pair in self.pairs for text in (pair.good, pair.bad)}
+        texts = {string.text for pair in self.pairs for string in pair.strings.values()}
         return [split_words(text, "ptb") for text in texts]
 
     @property
@@ -63,7 +63,7 @@ class Sample:
 
     def every(self, step: int) -> Sample:
         """The first pair of every step-th paradigm, the first items of suites: four of one in four."""
-        firsts = {pair.paradigm: pair for pair in reversed(self.pairs)}
+        firsts = {str(pair.levels[-1]): pair for pair in reversed(self.pairs)}
         suites = [replace(suite, items=suite.items[:4]) for suite in self.suites[:: 4 * step]]
         return Sample(pairs=[firsts[name] for name in sorted(firsts)][::step], suites=suites)
 
@@ -98,7 +98,7 @@ def suites() -> tuple[Sample, str]:
     else:
         pairs, found = folder / "blimp" / "BLiMP.zip", folder / "sg" / "sg_suites.zip"
         source = "official"
-    return Sample(pairs=read_pairs(pairs, limit=PEER_PAIRS), suites=read_suites(found)), source
+    return Sample(pairs=list(PairFiles(pairs, limit=PEER_PAIRS)), suites=list(SuiteFiles(found))), source
 
 
 def loaded_scorer(folder: Path, options: Options) -> Model:
@@ -116,8 +116,8 @@ def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -
 def evaluation_runs(sample: Sample, scorer: Model) -> dict[str, tuple[Callable[[], Any], int]]:
     """eval-blimp and eval-sg as they run, with the number of their sentences."""
     return {
-        "eval-blimp": (lambda: evaluate_blimp(sample.pairs, scorer), len(sample.blimp_sentences)),
-        "eval-sg": (lambda: evaluate_sg(sample.suites, scorer), len(sample.sg_sentences)),
+        "eval-blimp": (lambda: evaluate_items(PairItems(sample.pairs), scorer), len(sample.blimp_sentences)),
+        "eval-sg": (lambda: evaluate_items(SuiteItems(sample.suites), scorer), len(sample.sg_sentences)),
     }
 
 
@@ -222,7 +222,7 @@ def beside_minicons(
         return
     from minicons.scorer import IncrementalLMScorer
 
-    texts = [text for pair in whole.pairs for text in (pair.good, pair.bad)]
+    texts = [string.text for pair in whole.pairs for string in pair.strings.values()]
     save_gpt2(folder, texts)
     ours = loaded_scorer(folder, options)
     theirs = IncrementalLMScorer(str(folder), options.device)
@@ -238,7 +238,7 @@ def beside_minicons(
     runs: dict[str, Callable[[], Any]] = {
         f"minicons, batches of {n}": lambda n=n: peer(n) for n in PEER_BATCHES
     }
-    taken = seconds({"pdtools": lambda: evaluate_blimp(whole.pairs, ours), **runs}, options)
+    taken = seconds({"pdtools": lambda: evaluate_items(PairItems(whole.pairs), ours), **runs}, options)
     best = min(runs, key=lambda name: taken[name])
     scores = {text: score.total for text, score in zip(texts, ours.score(texts), strict=True)
               if isinstance(score, SentenceScore)}  # fmt: skip

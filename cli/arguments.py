@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,10 +11,8 @@ import typer
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
 
-from .options import SEARCH_OPTIONS
-
 if TYPE_CHECKING:
-    from pdtools.evaluation.reading.frequency import Frequency
+    from pdtools.stimuli.frequency import Frequency
     from pdtools.trees import Tree
 
 _MOST_DIGITS = 6  # strings of a million symbols are no task
@@ -99,49 +97,11 @@ def check_frequencies(frequencies: str | None, wordfreq: str | None) -> None:
 
 def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency | None:
     """The frequencies of words, from --frequencies or --wordfreq; None without them."""
-    from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
+    from pdtools.stimuli.frequency import frequencies_of_file, frequencies_of_wordfreq
 
     if frequencies is not None:
         return frequencies_of_file(frequencies)
     return None if wordfreq is None else frequencies_of_wordfreq(wordfreq)
-
-
-_WITH_MODEL = dict.fromkeys(
-    (
-        *(*SEARCH_OPTIONS, "trees", "bos", "max_batch", "dtype", "device", "threads"),
-        *("workers", "shard", "scheduler", "resume"),
-    ),
-    ("--model",),
-)
-_WITH_FILES = {
-    "text_only": ("--write-sentences",),
-    "nats": ("--surprisals",),
-    "lower_is_better": ("--scores",),
-    "on_error": ("--surprisals",),
-    "text_style": ("--write-sentences", "--surprisals"),
-    "output": ("--model", "--surprisals", "--scores", "--from-items"),
-}
-
-
-def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
-    """The option, one of several of which one is required, from which an evaluation takes its scores.
-
-    Args:
-        context: the command's context.
-        sources: the options and their values; None or False if not given.
-
-    Raises:
-        typer.BadParameter: unless it is exactly one, and for another option that cannot be combined with it.
-    """
-    chosen = [name for name, value in sources.items() if value not in (None, False)]
-    if len(chosen) != 1:
-        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
-    for parameter in context.command.params:
-        goes_with = {**_WITH_MODEL, **_WITH_FILES}.get(str(parameter.name), sources)
-        given = context.get_parameter_source(str(parameter.name))
-        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
-    return chosen[0]
 
 
 def one_tree(text: str) -> Tree:

@@ -9,50 +9,24 @@ import typer
 from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
 from .console import message, print_json, progress
-from .options import (
-    JsonOption,
-    LowerCaseOption,
-    OverwriteOption,
-    QuietOption,
-    VocabSizeOption,
-    named_tokenizer,
-)
+from .options import Positive, ResultOptions, command, named_tokenizer
 from .outputs import check_target
-from .panels import input_option, model_option, output_option
 from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
 
 SUFFIXES = (".txt", ".tokens", ".raw")
 
 
+@command("Convert running text into shards, for models without trees.")
 def blocks(
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, hf-data:..., or -.")
-    ],
-    output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
-    length: Annotated[int, typer.Option("--length", min=1, help="Tokens per block.")] = 128,
-    tokenizer: Annotated[
-        str,
-        model_option(
-            "--tokenizer",
-            metavar="word|bpe|DIR",
-            callback=named_tokenizer,
-            help="Make one from this text; or use that of shards, of a model (hf:gpt2), or of a file.",
-        ),
-    ] = "word",
-    vocab_size: VocabSizeOption = None,
-    min_count: Annotated[
-        int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2).")
-    ] = None,
-    lower_case: LowerCaseOption = False,
-    text_style: Annotated[
-        TokenizerStyle | None,
-        input_option(
-            "--text-style", help="ptb: words as in a treebank (default). raw, typed: ordinary text."
-        ),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    texts: list[str],
+    output: str,
+    options: ResultOptions,
+    length: Positive = 128,
+    tokenizer: Annotated[str, typer.Option(callback=named_tokenizer)] = "word",
+    vocab_size: Positive | None = None,
+    min_count: Positive | None = None,
+    lower_case: bool = False,
+    text_style: TokenizerStyle | None = None,
 ) -> None:
     """Convert running text into shards: blocks of a fixed number of tokens, for models without trees.
 
@@ -67,6 +41,23 @@ def blocks(
       pdtools blocks wiki.train.raw -o blocks/train --tokenizer hf:gpt2 --text-style raw
       pdtools blocks ptb.train.txt -o blocks/train --tokenizer bpe --vocab-size 8000
       pdtools blocks ptb.valid.txt -o blocks/valid --tokenizer blocks/train
+
+    Arguments:
+        texts (TEXT): Files, folders, globs, hf-data:..., or -.
+
+    Input:
+        text_style: ptb: words as in a treebank (default). raw, typed: ordinary text.
+
+    Model:
+        tokenizer (word|bpe|DIR): Make one from this text; or use that of shards, of a model (hf:gpt2), or of
+            a file.
+
+    Output:
+        output (-o): The folder to write.
+
+    Options:
+        length: Tokens per block.
+        min_count: Rarer words are unknown (default: 2).
     """
     from pdtools.shards.blocks import blocks_from_files
 
@@ -74,25 +65,22 @@ def blocks(
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(texts, SUFFIXES, Kind.TEXT)
     read = [*files, *tokenizer_input(tokenizer)]
-    check_target(output, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
+    check_target(output, folder=True, overwrite=options.overwrite, inputs=read)
     manifest = blocks_from_files(
         files,
         chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style, lower_case=lower_case),
         output,
         Rejects("fail"),
         length=length,
-        overwrite=overwrite,
-        watch=lambda name, lines: progress(
-            lines, total=lambda: count_lines(files), label="lines", quiet=quiet, name=name
-        ),
+        overwrite=options.overwrite,
+        watch=lambda name, lines: progress(lines, total=lambda: count_lines(files), label="lines", name=name),
     )
-    if as_json:
+    if options.as_json:
         print_json(manifest)
     counts = manifest["counts"]
     message(
         f"{output}: {counts['sentences']} blocks, {counts['tokens']} tokens, {counts['words']} words"
-        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']}",
-        quiet=quiet,
+        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']}"
     )
     for reason, number in manifest["left_out"].items():
-        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})")

@@ -14,48 +14,24 @@ from pdtools.errors import InputError
 from pdtools.files import watch_inputs
 
 from .console import print_json
-from .options import DetailsOption, JsonOption, LatexOption, SamplesOption, SeedOption
+from .options import Natural, Positive, command
 from .outputs import check_form
-from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.evaluation.comparison.groups import Group
 
 
+@command("Compare models' results, item by item.")
 def compare(
-    results: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RESULTS...",
-            help="Results folders of one evaluation; or folders with several, one for each model.",
-            show_default=False,
-        ),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        input_option(
-            "--group",
-            metavar="NAME=FOLDERS",
-            help="Runs that differ only in seed: folders, separated by commas; * stands for any "
-            "letters (repeatable).",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        input_option(
-            "--baseline",
-            metavar="NAME",
-            help="Compare all other groups with this one, instead of every pair.",
-        ),
-    ] = None,
-    overview: Annotated[
-        bool, output_option("--overview", help="One table of the main scores, without differences.")
-    ] = False,
-    samples: SamplesOption = 10_000,
-    seed: SeedOption = 0,
-    details: DetailsOption = False,
-    as_json: JsonOption = False,
-    latex: LatexOption = False,
+    results: Annotated[list[str] | None, typer.Argument(show_default=False)] = None,
+    group: list[str] | None = None,
+    baseline: str | None = None,
+    overview: bool = False,
+    samples: Positive = 10_000,
+    seed: Natural = 0,
+    details: bool = False,
+    as_json: bool = False,
+    latex: bool = False,
 ) -> None:
     """Compare runs item by item: differences overall and by group, with their significance.
 
@@ -81,6 +57,17 @@ def compare(
       pdtools compare results --overview --latex
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
+
+    Arguments:
+        results (RESULTS...): Results folders of one evaluation; or folders with several, one for each model.
+
+    Input:
+        group (NAME=FOLDERS): Runs that differ only in seed: folders, separated by commas; * stands for any
+            letters (repeatable).
+        baseline (NAME): Compare all other groups with this one, instead of every pair.
+
+    Output:
+        overview: One table of the main scores, without differences.
     """
     from pdtools.evaluation.comparison.compare import compare as compare_groups
     from pdtools.provenance import provenance

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import json
 import re
 import textwrap
-from typing import Annotated
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from .console import print_json
-from .options import JsonOption, PanelledCommand, complete_recipes
+from .options import command, complete_recipes
+from .signatures import group
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List recipes and settings of pdtools train."
+_ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
+app = group(
+    "config",
+    "List recipes and settings of pdtools train.",
+    "List the bundled recipes, print one, or list every key.",
 )
 
 
-@app.command("list", cls=PanelledCommand, short_help="List the recipes that come with pdtools.")
-def list_recipes(as_json: JsonOption = False) -> None:
+@command("List the recipes that come with pdtools.", app=app, name="list")
+def list_recipes(as_json: bool = False) -> None:
     """List the bundled recipes, and what each is for.
 
     \b
@@ -45,14 +53,9 @@ def _first_sentence(recipe: str) -> str:
     return re.split(r"(?<!et al)\.(?: |$)", text)[0]
 
 
-@app.command("show", cls=PanelledCommand, short_help="Print a recipe.")
+@command("Print a recipe.", app=app, name="show")
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", autocompletion=complete_recipes, help="One of pdtools config list, or a file."
-        ),
-    ],
+    name: Annotated[str, typer.Argument(autocompletion=complete_recipes)],
 ) -> None:
     """Print a recipe, after a comment that says where it is.
 
@@ -60,6 +63,9 @@ def show(
     Example:
       pdtools config show tiny > mine.toml
       pdtools train shards/train -o runs/mine --config mine.toml
+
+    Arguments:
+        name (NAME): One of pdtools config list, or a file.
     """
     from pdtools.training.recipe import recipe_text
 
@@ -67,12 +73,10 @@ def show(
     typer.echo(f"# {place}\n{text}", nl=False)
 
 
-@app.command("keys", cls=PanelledCommand, short_help="List every key with its type, default and meaning.")
+@command("List every key with its type, default and meaning.", app=app, name="keys")
 def keys(
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Only keys of this kind of model.")
-    ] = None,
-    as_json: JsonOption = False,
+    model: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """List every key of a recipe: config.* for each kind of model, and train.*.
 
@@ -81,9 +85,11 @@ def keys(
     \b
     Example:
       pdtools config keys --model rnn
+
+    Options:
+        model (NAME): Only keys of this kind of model.
     """
     from pdtools.models import model_kind
-    from pdtools.training.settings import all_settings
 
     if model is not None:
         model_kind(model)
@@ -100,3 +106,73 @@ def keys(
         default = "from the tokenizer" if setting.required else f"default: {default}"
         typer.echo(f"  {setting.key} ({setting.type}; {default})")
         typer.echo(textwrap.fill(setting.meaning, 78, initial_indent=" " * 6, subsequent_indent=" " * 6))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One key of a recipe.
+
+    Attributes:
+        model: the kind of model that has it; None for training keys.
+        key: such as ``config.layers``.
+        type: the type of its values, as Python writes it, or the choices.
+        default: None: none, or a value given by the tokenizer.
+        required: whether it has no default (the tokenizer decides these).
+        meaning: from the docstring.
+    """
+
+    model: str | None
+    key: str
+    type: str
+    default: Any
+    required: bool
+    meaning: str
+
+
+def all_settings() -> Iterator[Setting]:
+    """Every key of every kind of model, then the keys of training."""
+    from pdtools.models import MODELS
+    from pdtools.training.recipe import TrainConfig
+
+    for name, kind in MODELS.items():
+        yield from _settings(name, "config", kind.config_class)
+    yield from _settings(None, "train", TrainConfig)
+
+
+def meanings(config_class: type) -> dict[str, str]:
+    """The descriptions of a dataclass's fields in its docstring, and in its base classes'."""
+    found: dict[str, str] = {}
+    for parent in reversed(config_class.__mro__):
+        names: list[str] = []
+        _, _, listed = inspect.cleandoc(parent.__doc__ or "").partition("\nAttributes:\n")
+        for line in listed.splitlines():
+            if entry := _ENTRY.fullmatch(line):
+                names = entry[1].split(", ")
+                found |= dict.fromkeys(names, entry[2])
+            elif line.startswith("        "):
+                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            else:
+                break
+    return found
+
+
+def _settings(model: str | None, section: str, config_class: type) -> Iterator[Setting]:
+    from pdtools.files.typed_values import settings_of
+
+    types, said = typing.get_type_hints(config_class), meanings(config_class)
+    for field in settings_of(config_class):
+        required = field.default is dataclasses.MISSING
+        yield Setting(
+            model=model,
+            key=f"{section}.{field.name}",
+            type=_type_name(types[field.name]),
+            default=None if required else field.default,
+            required=required,
+            meaning=said[field.name],
+        )
+
+
+def _type_name(wanted: Any) -> str:
+    if typing.get_origin(wanted) is typing.Literal:
+        return "|".join(typing.get_args(wanted))
+    return wanted.__name__ if isinstance(wanted, type) and not typing.get_args(wanted) else str(wanted)

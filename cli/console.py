@@ -16,13 +16,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_state = {"quiet": False}
+
+
+def set_quiet(wanted: bool) -> bool:
+    """Print no messages and bars from now on, or print them; the value of ``--quiet``."""
+    _state["quiet"] = wanted
+    return wanted
+
+
+def is_quiet() -> bool:
+    """Return whether messages and bars are not printed."""
+    return _state["quiet"]
+
+
+def shows_bars() -> bool:
+    """Return whether progress bars are visible."""
+    return not is_quiet() and sys.stderr.isatty()
+
 
 def progress(
     items: Iterable[T],
     *,
     total: int | Callable[[], int | None] | None,
     label: str,
-    quiet: bool,
     name: str | None = None,
 ) -> Iterator[T]:
     """Pass items through, and show how many of how many, how fast and the time left; silent off a terminal.
@@ -31,10 +48,9 @@ def progress(
         items: the items to be counted.
         total: their number, None if unknown; a function is called only if the bar is visible.
         label: their name, in the plural.
-        quiet: show nothing.
         name: name of this pass over them, if there are several.
     """
-    if quiet or not sys.stderr.isatty():
+    if not shows_bars():
         yield from items
         return
     with open_bar(total() if callable(total) else total, label, name=name) as shown:
@@ -44,11 +60,9 @@ def progress(
 
 
 @contextmanager
-def counter(
-    name: str, *, total: Callable[[], int | None], label: str, quiet: bool
-) -> Iterator[Callable[[int], object]]:
+def counter(name: str, *, total: Callable[[], int | None], label: str) -> Iterator[Callable[[int], object]]:
     """Show :func:`progress` without an iterator: the result is called with numbers of finished items."""
-    if quiet or not sys.stderr.isatty():
+    if not shows_bars():
         yield lambda n: None
         return
     with open_bar(total(), label, name=name) as shown:
@@ -74,18 +88,18 @@ def open_bar(total: int | None, label: str, *, initial: int = 0, name: str | Non
 
 
 def bar(
-    label: str, *, quiet: bool, total: Callable[[], int | None] | None = None
+    label: str, total: Callable[[], int | None] | None = None
 ) -> Callable[[Iterable[T], int | None], Iterator[T]]:
     """:func:`progress` in the form for evaluations: called with items and their number.
 
     ``total`` is used if the number is unknown.
     """
-    return lambda items, known: progress(items, total=known or total, label=label, quiet=quiet)
+    return lambda items, known: progress(items, total=known or total, label=label)
 
 
-def message(text: str, *, quiet: bool) -> None:
-    """Print a line for the person at the terminal, on standard error."""
-    if not quiet:
+def message(text: str) -> None:
+    """Print a line for the person at the terminal, on standard error, unless with ``--quiet``."""
+    if not is_quiet():
         print(visible(text), file=sys.stderr)
 
 
@@ -99,9 +113,9 @@ def warn(settings: Mapping[str, Any]) -> None:
         print(f"pdtools: {number} of the {used['trees']} trees excluded: {reason}", file=sys.stderr)
 
 
-def say_it_will_stop(*, quiet: bool) -> None:
+def say_it_will_stop() -> None:
     """Answer a first Ctrl-C, without standard error's buffer, which may be in use just then."""
-    if not quiet:
+    if not is_quiet():
         os.write(2, b"\nstopping after this step; what is done is kept (Ctrl-C again: stop at once)\n")
 
 

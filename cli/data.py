@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from .console import counter, message, print_json
-from .options import JsonOption, OverwriteOption, PanelledCommand, QuietOption
+from .options import ResultOptions, command
 from .outputs import check_target
-from .panels import output_option
+from .signatures import group
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Download treebanks and benchmarks by name."
+app = group(
+    "data", "Download treebanks and benchmarks by name.", "Download treebanks and benchmarks by name."
 )
 
 
-@app.command("list", cls=PanelledCommand, short_help="List the data sets.")
-def list_datasets(as_json: JsonOption = False) -> None:
+@command("List the data sets.", app=app, name="list")
+def list_datasets(as_json: bool = False) -> None:
     """List the data sets that pdtools data get takes: name, download, licence, content.
 
     \b
@@ -39,15 +37,11 @@ def list_datasets(as_json: JsonOption = False) -> None:
         typer.echo(f"{'':<{width + 10}}{each.terms}")
 
 
-@app.command("get", cls=PanelledCommand, short_help="Download a data set.")
+@command("Download a data set.", app=app, name="get")
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of pdtools data list, or a TOML file.")],
-    output: Annotated[
-        str | None, output_option("--output", "-o", metavar="DIR", help="The folder (default: the name).")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    name: str,
+    options: ResultOptions,
+    output: str | None = None,
 ) -> None:
     """Download a data set, check every file's size and SHA-256, and unpack it.
 
@@ -61,6 +55,12 @@ def get(
       pdtools data get sample
       pdtools data get blimp
       pdtools eval-blimp blimp --model english
+
+    Arguments:
+        name (NAME): One of pdtools data list, or a TOML file.
+
+    Output:
+        output (-o DIR): The folder (default: the name).
     """
     from pdtools.jobs.plan import Done
     from pdtools.provenance.datasets import get_dataset, is_here, read_dataset
@@ -68,12 +68,12 @@ def get(
     dataset = read_dataset(name)
     folder = output or dataset.name
     report = {"output": folder, "name": dataset.name, "licence": dataset.terms, "bytes": dataset.size}
-    message(f"{dataset.title} ({dataset.home}), licence: {dataset.terms}", quiet=quiet)
+    message(f"{dataset.title} ({dataset.home}), licence: {dataset.terms}")
     if is_here(dataset, folder):
         raise Done(f"{folder}: there already, every file as it should be", {**report, "done": "already"})
-    check_target(folder, folder=True, overwrite=overwrite, inputs=[], quiet=quiet)
-    with counter(dataset.name, total=lambda: dataset.size, label="bytes", quiet=quiet) as progress:
-        get_dataset(dataset, folder, overwrite=overwrite, progress=progress)
-    if as_json:
+    check_target(folder, folder=True, overwrite=options.overwrite, inputs=[])
+    with counter(dataset.name, total=lambda: dataset.size, label="bytes") as progress:
+        get_dataset(dataset, folder, overwrite=options.overwrite, progress=progress)
+    if options.as_json:
         print_json({**report, "done": "now"})
-    message(f"{folder}: {dataset.gives}", quiet=quiet)
+    message(f"{folder}: {dataset.gives}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from pdtools.errors import PdtoolsError
@@ -12,51 +10,22 @@ from pdtools.files.tables import check_table_name
 
 from .arguments import sentence_files
 from .console import message, print_json, progress, warn
-from .options import (
-    CkyOption,
-    GivenTextOption,
-    InputsArgument,
-    ModelOption,
-    RunOptions,
-    SentenceForm,
-    option_blocks,
-)
+from .options import ModelName, Positive, RunOptions, SentenceForm, command
 from .outputs import check_json_output
-from .panels import input_option, output_option, search_option
 from .running import Output, model_settings
 
 
-@option_blocks(without=("trees", "bos"))
+@command("Parse sentences with a trained model.", without=("trees", "bos"))
 def decode(
-    model: ModelOption,
+    model: ModelName,
     run: RunOptions,
-    inputs: InputsArgument = None,
-    output: Annotated[
-        str, output_option("--output", "-o", help="A file for the trees (.gz, .zst, .conllu), or -.")
-    ] = STDIO,
-    text: GivenTextOption = None,
-    source: Annotated[
-        SentenceForm,
-        input_option(
-            "--from",
-            help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
-            "trees), or parts (of pdtools prompts).",
-        ),
-    ] = SentenceForm.text,
-    k_best: Annotated[
-        int, search_option("--k-best", min=1, help="Number of different trees per sentence in --scores.")
-    ] = 1,
-    derivations: Annotated[
-        bool,
-        search_option("--derivations", help="--k-best: list derivations; several may give one tree."),
-    ] = False,
-    cky: CkyOption = False,
-    scores: Annotated[
-        str | None,
-        output_option(
-            "--scores", metavar="FILE.tsv", help="A table of the trees' log-probabilities, in nats (or .csv)."
-        ),
-    ] = None,
+    inputs: list[str] | None = None,
+    output: str = STDIO,
+    text: list[str] | None = None,
+    source: SentenceForm = "text",
+    k_best: Positive = 1,
+    cky: bool = False,
+    scores: str | None = None,
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
@@ -78,8 +47,8 @@ def decode(
 
     Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
     tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that give the
-    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. With --derivations, it lists
-    the K best derivations instead. The output has the tree of rank 1.
+    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. The output has the tree of
+    rank 1.
 
     The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
@@ -93,23 +62,33 @@ def decode(
       pdtools decode rte.jsonl --from parts --model runs/pushdown-windows -o rte.trees
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
           --scores test.tsv -o test.trees
+
+    Input:
+        source (--from): Form of the input: text, tokens (words separated by spaces), treebank (words of
+            trees), or parts (of pdtools prompts).
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+
+    Search:
+        k_best: Number of different trees per sentence in --scores.
+
+    Output:
+        output (-o): A file for the trees (.gz, .zst, .conllu), or -.
+        scores (FILE.tsv): A table of the trees' log-probabilities, in nats (or .csv).
     """
     check_json_output(run.as_json, output)
     if scores == STDIO and (run.as_json or output == STDIO):
         raise typer.BadParameter("the trees go to standard output: name a file for --scores")
     if k_best > 1 and scores is None:
         raise typer.BadParameter("--k-best above 1 needs --scores: the other trees are written there")
-    if derivations and k_best == 1:
-        raise typer.BadParameter(
-            "--derivations needs --k-best: a single tree is always that of the best derivation"
-        )
     from pdtools.models.checkpoint import reads_windows
     from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import is_conllu, write_decoded
     from pdtools.search.inputs import count_inputs, read_inputs
 
-    files = sentence_files(inputs, text, source.value)
+    files = sentence_files(inputs, text, source)
     merge_options = [] if scores is None else ["--scores", scores]
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     trees = Output.check(
@@ -117,19 +96,17 @@ def decode(
     )
     if scores is not None:
         check_table_name(scores)
-    context = Context(of=DOCUMENT) if source is SentenceForm.parts and reads_windows(model) else NO_CONTEXT
+    context = Context(of=DOCUMENT) if source == "parts" and reads_windows(model) else NO_CONTEXT
     settings = model_settings(trees.plan, model, run, cky=cky, context=context, parses=True)
     rejects = Rejects("skip")
-    with trees.model(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
+    with trees.model(settings, k_best=k_best) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
         if is_conllu(output) and not searcher.has_arcs:
             raise PdtoolsError(f"{output}: only models of dependency arcs (gilt, dtg) write CoNLL-U")
-        lines = read_inputs(files, source.value, searcher.settings["text_style"])
-        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
-        results = progress(
-            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
-        )
+        lines = read_inputs(files, source, searcher.settings["text_style"])
+        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
+        results = progress(results, total=lambda: count_inputs(files, source), label="sentences")
         counts = write_decoded(
             results, output, rejects=rejects, scores=scores, k_best=k_best, has_arcs=searcher.has_arcs
         )
@@ -147,6 +124,6 @@ def decode(
                 "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
-    message(f"{counts.trees} trees, {counts.words} words", quiet=run.quiet)
+    message(f"{counts.trees} trees, {counts.words} words")
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=run.quiet)
+        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}")

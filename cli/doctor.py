@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from .console import print_json
-from .options import JsonOption
+from .options import command
 
 # For optional packages: the extra that brings each, and its use.
 _OPTIONAL = {
     "transformers": ("hf", "models of Hugging Face"),
     "benepar": ("parse", "parse, without --from and --parser"),
     "stanza": ("stanza", "parse --parser stanza"),
-    "vl-convert-python": ("view", "pages and figures of view, drawings of inspect, eval-cfl and eval-task"),
+    "vl-convert-python": ("view", "pages and figures of view, drawings of inspect and eval-formal"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
     "dask": ("cluster", "--scheduler"),
 }
 
 
-def doctor(as_json: JsonOption = False) -> None:
+@command("Report what this machine has, and what is slower without the rest.")
+def doctor(as_json: bool = False) -> None:
     """Report what pdtools finds on this machine, and what is slower or missing without the rest.
 
     It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is

@@ -4,58 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
-
-import typer
+from typing import cast
 
 from pdtools.jobs.devices import pick_device
 
+from .console import bar, message
 from .evaluating import Evaluating
-from .options import (
-    DetailsOption,
-    LatexOption,
-    ResultsFolderOption,
-    RunOptions,
-    SamplesOption,
-    SeedOption,
-    models_folder,
-    option_blocks,
+from .options import ModelNames, Natural, Positive, RunOptions, command
+
+
+@command(
+    "Measure attention to regions of test suites.",
+    without=("workers", "shard", "scheduler", "resume", "bos", "dtype"),
 )
-
-
-@option_blocks(without=("workers", "shard", "scheduler", "resume", "bos", "max_batch", "dtype"))
 def eval_attention(
-    suites: Annotated[
-        str, typer.Argument(metavar="SUITES", help="A folder of .json files, one such file, or a zip.")
-    ],
-    model: Annotated[
-        list[str],
-        models_folder(
-            help="A checkpoint or a run of a transformer; repeatable. Runs that differ only in "
-            "seed are one model."
-        ),
-    ],
-    at: Annotated[
-        str, typer.Option("--at", metavar="REGION", help="The region to predict: its name or number.")
-    ],
+    suites: str,
+    model: ModelNames,
+    at: str,
     run: RunOptions,
-    region: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--region",
-            metavar="REGION",
-            help="A region that is attended to; repeatable (default: all before --at, and ROOT).",
-        ),
-    ] = None,
-    suite: Annotated[
-        list[str] | None,
-        typer.Option("--suite", metavar="NAME", help="This suite only; repeatable (default: all that fit)."),
-    ] = None,
-    samples: SamplesOption = 1000,
-    seed: SeedOption = 0,
-    output: ResultsFolderOption = None,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    region: list[str] | None = None,
+    suite: list[str] | None = None,
+    samples: Positive = 1000,
+    seed: Natural = 0,
+    output: str | None = None,
+    details: bool = False,
+    latex: bool = False,
 ) -> None:
     """Measure attention to regions of test suites at the last position before another region, averaged over
     items.
@@ -75,6 +48,18 @@ def eval_attention(
           --at matrix_v --region embed_np --region prep_np --suite number_orc --suite number_prep \\
           -o results/attention
       pdtools eval-attention sg_suites.zip --model runs/pushdown --suite number_src --at matrix_v
+
+    Arguments:
+        suites (SUITES): A folder of .json files, one such file, or a zip.
+
+    Model:
+        model (DIR): A checkpoint or a run of a transformer; repeatable. Runs that differ only in seed are one
+            model.
+
+    Options:
+        at (REGION): The region to predict: its name or number.
+        region (REGION): A region that is attended to; repeatable (default: all before --at, and ROOT).
+        suite (NAME): This suite only; repeatable (default: all that fit).
     """
     from pdtools.evaluation.sg.suites import SuiteFiles
     from pdtools.inspection.region_attention import Question, evaluate_attention
@@ -93,12 +78,12 @@ def eval_attention(
         device=pick_device(run.device, run.threads),
         samples=samples,
         seed=seed,
-        progress=evaluating.bar("sentences"),
+        progress=bar("sentences"),
     )
     show = partial(print_attention, details=details)
     evaluating.deliver(results, show=show)
     if excluded := results.counts["items_left_out"]:
-        evaluating.say(f"{excluded} items were excluded (items.parquet says why)")
+        message(f"{excluded} items were excluded (items.parquet says why)")
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:

@@ -2,115 +2,65 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
-from .evaluating import Evaluating
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultsFolderOption,
-    RunOptions,
-    option_blocks,
-)
-from .strings import evaluate_strings
+from .options import Positive, StringOptions, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.results import Results
+    from pdtools.evaluation.benchmark.items import Items
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+def _print_list(wanted: bool) -> None:
+    if wanted:
+        from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+
+        width = max(map(len, bundled())) + 2
+        for name in bundled():
+            benchmark = read_benchmark(name)
+            typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
+        raise typer.Exit()
+
+
+def _print_file(name: str | None) -> None:
+    if name is not None:
+        from pdtools.evaluation.benchmark.from_toml import text_of
+
+        typer.echo(text_of(name), nl=False)
+        raise typer.Exit()
+
+
+@command("Score any benchmark of strings that a TOML file describes.", without=("stride",))
 def eval_benchmark(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="The benchmark's folder, a zip of it, or one of its files.")
-    ],
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            rich_help_panel="Input",
-            metavar="NAME|FILE.toml",
-            help="The benchmark: one of pdtools benchmarks list, or a file of your own.",
-        ),
-    ] = None,
-    good: Annotated[
-        str | None,
-        typer.Option(
-            "--good",
-            rich_help_panel="Input",
-            metavar="COLUMN",
-            help="Instead of --as: minimal pairs, with the better sentence in this column.",
-        ),
-    ] = None,
-    bad: Annotated[
-        str | None,
-        typer.Option(
-            "--bad", rich_help_panel="Input", metavar="COLUMN", help="The column of the other sentence."
-        ),
-    ] = None,
-    level: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--level",
-            rich_help_panel="Input",
-            metavar="COLUMN",
-            help="--good, --bad: a column of groups; repeatable, with the finest last.",
-        ),
-    ] = None,
-    published_scores: Annotated[
-        str | None,
-        typer.Option(
-            "--scores",
-            rich_help_panel="Input",
-            metavar="FILE",
-            help="Instead of a model: one score for each string (columns item, string, score).",
-        ),
-    ] = None,
-    lower_is_better: Annotated[
-        bool,
-        typer.Option(
-            "--lower-is-better", rich_help_panel="Input", help="--scores: lower is better, as for surprisals."
-        ),
-    ] = False,
-    model: EvaluatedModelOption = None,
-    output: ResultsFolderOption = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            rich_help_panel="Input",
-            min=1,
-            help="Only the first items of each finest group, at most this many.",
-        ),
-    ] = None,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    data: str,
+    asked: StringOptions,
+    name: str | None = None,
+    list: Annotated[bool, typer.Option(is_eager=True, callback=_print_list)] = False,
+    show: Annotated[str | None, typer.Option(is_eager=True, callback=_print_file)] = None,
+    good: str | None = None,
+    bad: str | None = None,
+    level: list[str] | None = None,
+    published_scores: str | None = None,
+    limit: Positive | None = None,
 ) -> None:
     """Score a benchmark: does the prediction about each item's strings hold?
 
     A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
-    (pdtools benchmarks list), or is your own. Without --as, a bundled benchmark is recognized by its files,
+    (--list, --show), or is your own. Without --as, a bundled benchmark is recognized by its files,
     if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
     right. Items with a string that the model cannot score are excluded and counted.
 
-    For a model outside pdtools, --write-sentences writes every string (its finest group, item,
-    string, text).
+    For a model outside pdtools, --write-sentences writes every string (its finest group, item, string, text).
     --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
-    number per string instead. Predictions about scores per token are then excluded.
+    number per string instead: a score, or a surprisal, of which the lower is better. Predictions about scores
+    per token are then excluded.
 
     With --context, the same sentences (one per line of FILE) are read before every string. --beam auto scores
     every item with a narrow search first, and widens the search if this could change the outcome.
@@ -120,25 +70,34 @@ def eval_benchmark(
 
     \b
     Example:
+      pdtools eval-benchmark --list
+      pdtools eval-benchmark --show ewok > mine.toml
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
       pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
       pdtools eval-benchmark pairs.csv --good right --bad wrong --level kind --model demo -o results/pairs
+
+    Arguments:
+        data (DATA): The benchmark's folder, a zip of it, or one of its files.
+
+    Input:
+        name (--as NAME|FILE.toml): The benchmark: one of --list, or a file of your own.
+        list: Print the names that --as takes, and stop.
+        show (NAME): Print the TOML file of one: strings, predictions, chance, licence, published results.
+        good (COLUMN): Instead of --as: minimal pairs, with the better sentence in this column.
+        bad (COLUMN): The column of the other sentence.
+        level (COLUMN): --good, --bad: a column of groups; repeatable, with the finest last.
+        published_scores (--scores FILE): Instead of a model: a number for each string (columns item, string;
+            score, or surprisal).
+        limit: Only the first items of each finest group, at most this many.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--scores": published_scores,
-        "--write-sentences": external.write_sentences,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
-    from pdtools.evaluation.benchmark.published import PublishedScores
 
     if name is None and not (good or bad or level):
         name = _known(data)
-        message(f"as {name}, by the names of its files", quiet=run.quiet)
+        message(f"as {name}, by the names of its files")
     if (name is None) == (good is None or bad is None) or (name is not None and (good or bad or level)):
         raise typer.BadParameter("give either --as, or --good and --bad (with --level)")
     if name is not None:
@@ -148,30 +107,20 @@ def eval_benchmark(
     if benchmark.suites:
         if published_scores is not None or limit is not None:
             raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
-        score_suites(data, run, external, reading, model, output, details=details, latex=latex)
+        score_suites(data, asked)
         return
 
     def read() -> Items:
         return Items(data, benchmark, limit)
 
-    def judge(items: ItemSet, evaluating: Evaluating) -> Results:
-        given = PublishedScores(str(published_scores), lower_is_better=lower_is_better)
-        results = evaluate_published(items, given, {"kind": "scores", "lower_is_better": lower_is_better})
-        if given.unused:
-            evaluating.say(f"{given.unused} scores are of no string of these items")
-        return results
-
+    published = None
+    if published_scores is not None:
+        published = partial(evaluate_published, source=published_scores)
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
-        run,
-        external,
-        reading,
-        model,
-        output,
-        published=None if published_scores is None else judge,
-        details=details,
-        latex=latex,
+        asked,
+        published=published,
     )
 
 

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from .arguments import pick_source
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultsFolderOption,
-    RunOptions,
-    option_blocks,
-)
-from .panels import input_option
-from .strings import evaluate_strings
+from .options import Positive, StringOptions, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.blimp.evaluate import PairItems
+    from pdtools.evaluation.blimp.pairs import PairItems
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+@command("Score minimal pairs (BLiMP).", without=("stride",))
 def eval_blimp(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="A folder of .jsonl or .tsv files, one such file, or BLiMP.zip."),
-    ],
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: EvaluatedModelOption = None,
-    output: ResultsFolderOption = None,
-    limit: Annotated[
-        int | None,
-        input_option("--limit", min=1, help="Only the first pairs of each paradigm, at most this many."),
-    ] = None,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    data: str,
+    asked: StringOptions,
+    limit: Positive | None = None,
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
@@ -72,22 +48,20 @@ def eval_blimp(
     Example:
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
       pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
-      pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt --text-only
+      pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
+
+    Arguments:
+        data (DATA): A folder of .jsonl or .tsv files, one such file, or BLiMP.zip.
+
+    Input:
+        limit: Only the first pairs of each paradigm, at most this many.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--write-sentences": external.write_sentences,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked)
 
     def read() -> PairItems:
-        from pdtools.evaluation.blimp.evaluate import PairItems
-        from pdtools.evaluation.blimp.pairs import PairFiles
+        from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 
         return PairItems(PairFiles(data, limit))
 
-    evaluate_strings(
-        read, {"data": data}, run, external, reading, model, output, details=details, latex=latex
-    )
+    evaluate_strings(read, {"data": data}, asked)

@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from pdtools.files import Rejects
-from pdtools.files.tables import check_table_name
 
+from .console import bar, message
 from .evaluating import Evaluating
-from .options import (
-    SEARCH_OPTIONS,
-    LatexOption,
-    ModelOption,
-    OnError,
-    OnErrorOption,
-    ResultsFolderOption,
-    RunOptions,
-    SamplesOption,
-    SeedOption,
-    option_blocks,
-)
-from .panels import output_option
+from .options import ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import model_settings
 
 
-@option_blocks(without=(*SEARCH_OPTIONS, "trees", "bos"))
+@command("Answer prompts: accuracy, F1, correlations.", without=("beam", "margin", "trees", "bos"))
 def eval_classify(
-    shards: Annotated[
-        str, typer.Argument(metavar="SHARDS", help="Prompts: a folder of pdtools tapes --prompts.")
-    ],
-    model: ModelOption,
+    shards: str,
+    model: ModelName,
     run: RunOptions,
-    output: ResultsFolderOption = None,
-    predictions: Annotated[
-        str | None,
-        output_option(
-            "--predictions",
-            metavar="FILE.tsv",
-            help="Write predicted labels or numbers in GLUE's form (index, prediction).",
-        ),
-    ] = None,
-    samples: SamplesOption = 10_000,
-    seed: SeedOption = 0,
-    on_error: OnErrorOption = OnError.fail,
-    latex: LatexOption = False,
+    output: str | None = None,
+    samples: Positive = 10_000,
+    seed: Natural = 0,
+    on_error: OnError = "fail",
+    latex: bool = False,
 ) -> None:
     """Answer prompts: accuracy, F1 or correlations, each with its interval.
 
     The answer is the one of the task's answers that is most probable after the prompt and its trees. If
     several are equally probable, the answer counts as wrong. Numbers (STS-B) come from the regression that
     pdtools train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test
-    sets, the command only predicts.
+    sets, the command only predicts (items.parquet).
 
     The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
@@ -60,22 +34,21 @@ def eval_classify(
     \b
     Example:
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
-      pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test --predictions RTE.tsv
+      pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test
+
+    Arguments:
+        shards (SHARDS): Prompts: a folder of pdtools tapes --prompts.
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.classification.evaluate import evaluate_prompts
-    from pdtools.evaluation.classification.evaluate import predictions as predictions_of
-    from pdtools.files import atomic_table
     from pdtools.shards import ShardSet
 
-    if predictions is not None and run.shard is not None:
-        raise typer.BadParameter("--predictions does not go with --shard: items.parquet has them when merged")
-    evaluating = Evaluating.begin(
-        output, run, {"shards": shards, "model": model}, beside=[predictions], latex=latex
-    )
-    if predictions is not None:
-        check_table_name(predictions)
-    rejects = Rejects(on_error.value)
+    evaluating = Evaluating.begin(output, run, {"shards": shards, "model": model}, latex=latex)
+    run.search.check_one_width()
+    rejects = Rejects(on_error)
     settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)
     described = {"shards": prompts.sha256, **settings.for_job()}
@@ -83,19 +56,13 @@ def eval_classify(
         results = evaluate_prompts(
             prompts,
             settings.load_checkpoint(),
-            max_batch=run.max_batch,
+            max_batch=run.search.max_batch,
             seed=seed,
             samples=samples,
             rejects=rejects,
-            progress=evaluating.bar("prompts"),
+            progress=bar("prompts"),
             in_chunks=InChunks(settings, evaluating.plan, job),
         )
-        if predictions is not None:
-            with atomic_table(predictions, ("index", "prediction"), overwrite=run.overwrite) as write:
-                for row in predictions_of(results):
-                    write(row)
         evaluating.deliver(results, rejects=rejects)
     if excluded := results.counts["items_left_out"]:
-        evaluating.say(f"{excluded} items have no prediction: they are too long, or have no trees")
-    if predictions is not None and (ties := results.counts.get("ties")):
-        evaluating.say(f"{predictions}: for {ties} ties the first label")
+        message(f"{excluded} items have no prediction: they are too long, or have no trees")

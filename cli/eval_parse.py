@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -13,9 +12,9 @@ from pdtools.errors import InputError
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
 from pdtools.report.visible import visible
 
-from .console import message
+from .console import bar, message
 from .evaluating import Evaluating
-from .options import LatexOption, ResultOptions, ResultsFolderOption, option_blocks
+from .options import ResultOptions, command
 from .outputs import check_form
 
 if TYPE_CHECKING:
@@ -23,59 +22,24 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
-class Binarization(str, Enum):
-    """Binarizations of trees before they are compared."""
-
-    right = "right"
-    left = "left"
-    none = "none"
+Binarization = Literal["right", "left", "none"]
 
 
-class TreeFormat(str, Enum):
-    """Forms of the printed output."""
-
-    table = "table"
-    evalb = "evalb"
-    jsonl = "jsonl"
+TreeFormat = Literal["table", "evalb", "jsonl"]
 
 
-@option_blocks()
+@command("Recall, precision and F1 of predicted trees, like EVALB.")
 def eval_parse(
-    gold: Annotated[
-        str, typer.Argument(metavar="GOLD", help="Trees, one per line; or dependencies: CoNLL-U, .sdp.")
-    ],
-    predicted: Annotated[
-        str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
-    ],
+    gold: str,
+    predicted: str,
     options: ResultOptions,
-    output: ResultsFolderOption = None,
-    prm: Annotated[
-        str | None,
-        typer.Option(
-            "--prm",
-            metavar="FILE",
-            help="A parameter file of EVALB. Default: delete punctuation, traces and TOP.",
-        ),
-    ] = None,
-    unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
-    binarize: Annotated[
-        Binarization, typer.Option("--binarize", help="Compare the nodes of the binarized trees.")
-    ] = Binarization.none,
-    excluded: Annotated[
-        str | None,
-        typer.Option(
-            "--left-out",
-            metavar="FILE",
-            help="rejects.jsonl of decode: exclude and count the lines that it lists.",
-        ),
-    ] = None,
-    form: Annotated[
-        TreeFormat,
-        typer.Option(
-            "--format", help="evalb: EVALB's own table, which obeys MAX_ERROR; jsonl: every sentence."
-        ),
-    ] = TreeFormat.table,
-    latex: LatexOption = False,
+    output: str | None = None,
+    prm: str | None = None,
+    unlabeled: bool = False,
+    binarize: Binarization = "none",
+    excluded: str | None = None,
+    form: TreeFormat = "table",
+    latex: bool = False,
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
@@ -98,6 +62,17 @@ def eval_parse(
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
       pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right \\
           --left-out mine.trees.rejects.jsonl
+
+    Arguments:
+        gold (GOLD): Trees, one per line; or dependencies: CoNLL-U, .sdp.
+        predicted (PREDICTED): Trees, one per line, in the same order.
+
+    Options:
+        prm (FILE): A parameter file of EVALB. Default: delete punctuation, traces and TOP.
+        unlabeled: Compare spans, not labels.
+        binarize: Compare the nodes of the binarized trees.
+        excluded (--left-out FILE): rejects.jsonl of decode: exclude and count the lines that it lists.
+        form (--format): evalb: EVALB's own table, which obeys MAX_ERROR; jsonl: every sentence.
     """
     import dataclasses
 
@@ -110,28 +85,28 @@ def eval_parse(
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     check_form(as_json=options.as_json, latex=latex)
-    if latex and form is not TreeFormat.table:
+    if latex and form != "table":
         raise typer.BadParameter("--latex prints the table of the scores: leave --format out")
-    if form is TreeFormat.jsonl and options.as_json:
+    if form == "jsonl" and options.as_json:
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     found, other = form_of(gold), form_of(predicted)
     if found is not None and found.name in ("conllu", "sdp"):
         if other is not found and Path(predicted).exists() and not is_stream(predicted):
             reason = f"{'not' if other is None else f'{other.title}, not'} {found.title}, as {gold} is"
             raise InputError(reason, file=predicted)
-        if prm or excluded or unlabeled or binarize is not Binarization.none or form is TreeFormat.evalb:
+        if prm or excluded or unlabeled or binarize != "none" or form == "evalb":
             raise typer.BadParameter(
                 "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"
             )
         evaluating = Evaluating.begin(output, options, {"gold": gold, "predicted": predicted}, latex=latex)
-        results = evaluate_dependencies(gold, predicted, found.name, progress=evaluating.bar("sentences"))
-        evaluating.deliver(results, show=_print_rows if form is TreeFormat.jsonl else None)
+        results = evaluate_dependencies(gold, predicted, found.name, progress=bar("sentences"))
+        evaluating.deliver(results, show=_print_rows if form == "jsonl" else None)
         if results.settings["aligned_by"] == "words":
-            evaluating.say("the characters differ: words are aligned by lower-cased forms, not by tokens")
+            message("the characters differ: words are aligned by lower-cased forms, not by tokens")
         if results.counts["several_roots"]:
-            evaluating.say(f"{results.counts['several_roots']} gold sentences have several roots")
+            message(f"{results.counts['several_roots']} gold sentences have several roots")
         if results.counts["no_trees"]:
-            evaluating.say(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
+            message(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
         return
     for trees in (gold, predicted):
         refuse_for(Kind.TREES, [trees], trees_are_checked=False)
@@ -139,7 +114,7 @@ def eval_parse(
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
-    if form is TreeFormat.evalb:
+    if form == "evalb":
         if options.as_json or output or excluded:
             raise typer.BadParameter(
                 "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
@@ -152,20 +127,20 @@ def eval_parse(
         gold,
         predicted,
         parameters,
-        binarize=binarize.value,
+        binarize=binarize,
         excluded=read_excluded(excluded) if excluded else None,
-        progress=evaluating.bar("sentences", lambda: count_lines([gold])),
+        progress=bar("sentences", lambda: count_lines([gold])),
     )
-    evaluating.deliver(results, show=_print_rows if form is TreeFormat.jsonl else None)
+    evaluating.deliver(results, show=_print_rows if form == "jsonl" else None)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
         reasons = results.table(ITEMS)["reason"].to_pylist()
         broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
         what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
-        evaluating.say(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
+        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
     if placeholders:
-        evaluating.say(
+        message(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"
             " --left-out excludes them"
         )
@@ -176,14 +151,14 @@ def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Bi
     from pdtools.report.evalb import TooManyErrors, evalb_lines
 
     counts = PreparationCounts()
-    rows = compare_files(gold, predicted, parameters, binarize=binarize.value, verbatim=True, counts=counts)
+    rows = compare_files(gold, predicted, parameters, binarize=binarize, verbatim=True, counts=counts)
     try:
         for line, is_error in evalb_lines(rows, parameters):
             print(visible(line) if is_error else line, file=sys.stderr if is_error else sys.stdout)
     except TooManyErrors:
         raise typer.Exit(1) from None
     if parameters.labeled and counts.lack_labels:
-        message(f"{predicted}: {NO_LABELS}", quiet=False)
+        message(f"{predicted}: {NO_LABELS}")
 
 
 def _print_rows(results: Results) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from enum import Enum
-from typing import Annotated, Any
 
 import typer
 
@@ -13,80 +11,26 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
 from pdtools.provenance.model_names import check_no_hub_name
 
+from .console import bar, message
 from .evaluating import Evaluating
-from .options import (
-    ContextOptions,
-    LatexOption,
-    OnError,
-    OnErrorOption,
-    ResultsFolderOption,
-    RunOptions,
-    ScoredModelOption,
-    SeedOption,
-    option_blocks,
-)
-from .panels import search_option
+from .options import ContextOptions, ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import make_plan, model_settings, read_context
 
 
-class Replacement(str, Enum):
-    """The replacement of the tokens that a masked model has to predict."""
-
-    bert = "bert"
-    mask = "mask"
-
-
-@option_blocks()
+@command("Compute perplexity per token and per word.")
 def eval_ppl(
-    shards: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="A folder that pdtools tapes or blocks wrote, a file of text, or -."
-        ),
-    ],
-    model: ScoredModelOption,
+    shards: str,
+    model: ModelName,
     run: RunOptions,
     reading: ContextOptions,
-    output: ResultsFolderOption = None,
-    marginal: Annotated[
-        bool,
-        typer.Option(
-            "--marginal/--no-marginal", help="Compute the marginal (a sum over trees by beam search), or not."
-        ),
-    ] = True,
-    particles: Annotated[
-        int | None,
-        search_option(
-            "--particles",
-            min=1,
-            metavar="N",
-            help="Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.",
-        ),
-    ] = None,
-    seed: SeedOption = 0,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Read all rows as one text (recurrent models).")
-    ] = False,
-    streams: Annotated[
-        int, typer.Option("--streams", min=1, help="--stream: number of parts to read in parallel.")
-    ] = 1,
-    mask_share: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Masked models: share of tokens to predict (default: 0.15)."),
-    ] = None,
-    masking: Annotated[
-        Replacement | None,
-        typer.Option(
-            help="Masked models: bert replaces 80% of these by the mask and 10% by random tokens; "
-            "mask replaces all by the mask (default: bert)."
-        ),
-    ] = None,
-    mask_draws: Annotated[
-        int | None,
-        typer.Option(min=1, help="Masked models: number of draws of tokens to predict (default: 1)."),
-    ] = None,
-    on_error: OnErrorOption = OnError.fail,
-    latex: LatexOption = False,
+    output: str | None = None,
+    marginal: bool = True,
+    particles: Positive | None = None,
+    seed: Natural = 0,
+    stream: bool = False,
+    streams: Positive = 1,
+    on_error: OnError = "fail",
+    latex: bool = False,
 ) -> None:
     """Compute perplexity per token and per word: given the trees, joint (strings with their trees), and
     marginal.
@@ -94,7 +38,7 @@ def eval_ppl(
     End-of-sentence counts as one more word and token per sentence. ROOT does not count. The shards have to be
     made with the model's own tokenizer. A Hugging Face model reads their text instead, and has no
     end-of-sentence. The scores named ppl_word_without_eos are those that all models have. A masked model
-    predicts 15% of each row's tokens from the others (--mask-share), always the same ones.
+    predicts 15% of each row's tokens from the others, always the same ones.
 
     For a file of text, one sentence per line, only the marginal is computed. Its words stand between spaces,
     and are the same for every model. With --context, sentences are read after others. With --stride, each
@@ -118,6 +62,17 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
+
+    Arguments:
+        shards (INPUT): A folder that pdtools tapes or blocks wrote, a file of text, or -.
+
+    Search:
+        particles (N): Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.
+
+    Options:
+        marginal (--marginal/--no-marginal): Compute the marginal (a sum over trees by beam search), or not.
+        stream: Read all rows as one text (recurrent models).
+        streams: --stream: number of parts to read in parallel.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.perplexity.evaluate import (
@@ -125,7 +80,7 @@ def eval_ppl(
         evaluate_string_perplexity,
         evaluate_text_perplexity,
     )
-    from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
+    from pdtools.evaluation.perplexity.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
     from pdtools.search.contexts import DOCUMENT, with_documents
@@ -152,28 +107,21 @@ def eval_ppl(
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if run.trees is not None and (stream or not marginal):
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
-    if mask_share is not None and not 0 < mask_share <= 1:
-        raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
     check_no_hub_name(model)
-    options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
-    hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
-    if hidden and stream:
-        raise PdtoolsError(f"{hiding}: with --stream no tokens are masked")
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
     evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
-    rejects = Rejects(on_error.value)
+    rejects = Rejects(on_error)
     context = read_context(reading, documents=True)
     # Sentences are read as text, whatever trees they have.
     as_text = is_text or context.is_asked_for
     settings = model_settings(evaluating.plan, model, run, context=context)
 
     if as_text:
-        if stream or hidden or not marginal or particles:
+        if stream or not marginal or particles:
             raise PdtoolsError(
-                "--stream, --no-marginal, --particles and --mask- options are for shards, not for text,"
-                " and do not go with --context and --stride"
+                "--stream, --no-marginal and --particles are for shards, not for text, and do not go with"
+                " --context and --stride"
             )
         with evaluating.model(settings) as by_text:
             style = by_text.settings["text_style"]
@@ -184,7 +132,7 @@ def eval_ppl(
             if context.of == DOCUMENT:
                 lines = with_documents(lines, by_text.settings["window"])
             is_documents = context.stride is not None
-            show = evaluating.bar("documents" if is_documents else "sentences")
+            show = bar("documents" if is_documents else "sentences")
             results = evaluate_text_perplexity(
                 lines, by_text, documents=is_documents, rejects=rejects, progress=show
             )
@@ -193,18 +141,15 @@ def eval_ppl(
         return
     if stream:
         rows, loaded = ShardSet.open(shards), settings.load_checkpoint()
-        parts = evaluating.bar("parts")
+        parts = bar("parts")
         results = evaluate_stream_perplexity(rows, loaded, streams=streams, progress=parts)
         evaluating.deliver(results, rejects=rejects)
         return
-    sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
-    if hidden and (is_huggingface(model) or settings.load_checkpoint().model.objective != "masked"):
-        raise PdtoolsError(f"{hiding}: {model} is not a masked model, so no tokens are masked")
+    sentences, show = ShardFolder.open(shards), bar("sentences")
     described = {
         "shards": sentences.sha256,
         "marginal": marginal,
         **({} if particles is None else {"particles": particles, "particles_seed": seed}),
-        **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **settings.for_job(),
     }
     with evaluating.chunks("perplexity: with particles", **described) as job:
@@ -217,8 +162,7 @@ def eval_ppl(
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,
-                hidden=HiddenTokens(**hidden),
-                max_batch=run.max_batch,
+                max_batch=settings.search.max_batch,
                 rejects=rejects,
                 progress=show,
                 in_chunks=InChunks(settings, evaluating.plan, job),
@@ -239,4 +183,4 @@ def eval_ppl(
 
 def _say(rejects: Rejects, evaluating: Evaluating) -> None:
     for reason, count in rejects.by_reason().items():
-        evaluating.say(f"{count} excluded: {reason}")
+        message(f"{count} excluded: {reason}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,32 +12,16 @@ from pdtools.files.tables import check_table_name
 from pdtools.provenance.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
+from .console import bar, message
 from .evaluating import Evaluating
-from .options import (
-    ContextOptions,
-    CorrectSpacesOption,
-    FrequenciesOption,
-    ResultsFolderOption,
-    RunOptions,
-    SeedOption,
-    WordfreqOption,
-    models_folder,
-    option_blocks,
-)
-from .panels import input_option, output_option, search_option
+from .options import ContextOptions, ModelNames, Natural, RunOptions, command
 from .running import model_settings, read_context
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TimesFormat(str, Enum):
-    """Tables that are recognized by their columns."""
-
-    tidy = "tidy"
-    natural_stories = "natural-stories"
-    provo = "provo"
-    sap = "sap"
+TimesFormat = Literal["tidy", "natural-stories", "provo", "sap"]
 
 
 class PredictorName(str, Enum):
@@ -49,101 +33,31 @@ class PredictorName(str, Enum):
     closed = "closed"
 
 
-@option_blocks()
+@command("Regress reading times on surprisals.")
 def eval_reading(
-    times: Annotated[
-        str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word (TSV or .csv).")
-    ],
+    times: str,
     run: RunOptions,
     reading: ContextOptions,
-    model: Annotated[
-        list[str] | None, models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
-    ] = None,
-    output: ResultsFolderOption = None,
-    table: Annotated[
-        str | None,
-        output_option("--table", metavar="FILE", help="Also write the observations as .csv or .tsv, for R."),
-    ] = None,
-    format: Annotated[
-        TimesFormat | None,
-        input_option(
-            "--format", help="The corpus whose columns TIMES has (default: recognized by the header)."
-        ),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        input_option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="The column of item, number, word, subject, time, sentence, condition or roi; "
-            "A+B: two together. surprisal=A,B: bits of other models.",
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        input_option(
-            "--group",
-            metavar="COLUMN",
-            help="Rows with the same value stay together in folds and intervals (default: item).",
-        ),
-    ] = None,
-    fit: Annotated[
-        str | None,
-        typer.Option(
-            "--fit",
-            metavar="CONDITION,…",
-            help="Fit only these conditions (fillers), or rows by another column: list=train.",
-        ),
-    ] = None,
-    predict: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--predict",
-            metavar="A,B",
-            help="--fit: predict the effect of condition A over B; repeatable.",
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        input_option(
-            "--texts", metavar="FILE", help="A table of the items' words, if some have no row in TIMES."
-        ),
-    ] = None,
-    frequencies: FrequenciesOption = None,
-    wordfreq: WordfreqOption = None,
-    predictor: Annotated[
-        list[PredictorName] | None,
-        typer.Option(
-            "--predictor", help="A model's quantity that predicts times; repeatable (default: surprisal)."
-        ),
-    ] = None,
-    correct_spaces: CorrectSpacesOption = False,
-    beams: Annotated[
-        str | None,
-        search_option(
-            "--beams", metavar="N,N,…", help="Run every model that needs a search with each of these beams."
-        ),
-    ] = None,
-    spillover: Annotated[
-        int,
-        typer.Option(
-            "--spillover", min=0, max=20, help="Number of words before a word that also predict its time."
-        ),
-    ] = 2,
-    edges: Annotated[bool, typer.Option("--edges", help="Keep first and last words of sentences.")] = False,
-    least: Annotated[
-        float, typer.Option("--min-time", min=0, help="Exclude times below this many milliseconds.")
-    ] = 100,
-    most: Annotated[
-        float, typer.Option("--max-time", min=0, help="Exclude times above this many milliseconds.")
-    ] = 3000,
-    folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Cross-validation folds, of whole items.")
-    ] = 10,
-    samples: Annotated[
-        int, typer.Option("--samples", min=100, help="Samples of the bootstrap and of permutation tests.")
-    ] = 10_000,
-    seed: SeedOption = 0,
+    model: ModelNames | None = None,
+    output: str | None = None,
+    table: str | None = None,
+    format: TimesFormat | None = None,
+    column: list[str] | None = None,
+    fit: str | None = None,
+    predict: list[str] | None = None,
+    texts: str | None = None,
+    frequencies: str | None = None,
+    wordfreq: str | None = None,
+    predictor: list[PredictorName] | None = None,
+    correct_spaces: bool = False,
+    beams: str | None = None,
+    spillover: Annotated[int, typer.Option(min=0, max=20)] = 2,
+    edges: bool = False,
+    least: Annotated[float, typer.Option(min=0)] = 100,
+    most: Annotated[float, typer.Option(min=0)] = 3000,
+    folds: Annotated[int, typer.Option(min=2)] = 10,
+    samples: Annotated[int, typer.Option(min=100)] = 10_000,
+    seed: Natural = 0,
 ) -> None:
     """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
 
@@ -180,11 +94,41 @@ def eval_reading(
       pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model hf:gpt2 --stride 512
       pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
       pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
+
+    Arguments:
+        times (TIMES): A table with a row per subject and word (TSV or .csv).
+
+    Input:
+        format: The corpus whose columns TIMES has (default: recognized by the header).
+        column (NAME=COLUMN): The column of item, number, word, subject, time, sentence, condition, roi or
+            group (rows that stay together in folds and intervals); A+B: two together. surprisal=A,B: bits of
+            others.
+        texts (FILE): A table of the items' words, if some have no row in TIMES.
+
+    Model:
+        model (DIR): A checkpoint, a run, or a Hugging Face causal LM; repeatable.
+
+    Search:
+        beams (N,N,…): Run every model that needs a search with each of these beams.
+
+    Output:
+        table (FILE): Also write the observations as .csv or .tsv, for R.
+
+    Options:
+        fit (CONDITION,…): Fit only these conditions (fillers), or rows by another column: list=train.
+        predict (A,B): --fit: predict the effect of condition A over B; repeatable.
+        predictor: A model's quantity that predicts times; repeatable (default: surprisal).
+        spillover: Number of words before a word that also predict its time.
+        edges: Keep first and last words of sentences.
+        least (--min-time): Exclude times below this many milliseconds.
+        most (--max-time): Exclude times above this many milliseconds.
+        folds: Cross-validation folds, of whole items.
+        samples: Samples of the bootstrap and of permutation tests.
     """
     from pdtools.evaluation.reading.times import read_times
 
     check_frequencies(frequencies, wordfreq)
-    names = named_columns(column) | ({} if group is None else {"group": group})
+    names = named_columns(column)
     model = model or []
     if not model and "surprisal" not in names:
         raise typer.BadParameter("give --model, or --column surprisal=COLUMN")
@@ -207,14 +151,15 @@ def eval_reading(
     if table is not None:
         check_table_name(table)
     frequency = read_frequencies(frequencies, wordfreq)
-    found = read_times(times, format=format and format.value, columns=names, texts=texts)
+    found = read_times(times, format=format and format, columns=names, texts=texts)
     for note in found.notes:
-        evaluating.say(note)
+        message(note)
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words
+    from pdtools.evaluation.reading.scoring import external_words, measures_of, score_words
+    from pdtools.stimuli.surprisals import named_models
 
     context = read_context(reading, documents=True)
     regression = Regression(
@@ -242,7 +187,7 @@ def eval_reading(
             spaces=correct_spaces,
             plan=evaluating.plan,
             job=job,
-            progress=evaluating.bar("sentences"),
+            progress=bar("sentences"),
         )
         scored += external_words(found)
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
@@ -253,11 +198,11 @@ def eval_reading(
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:
-                evaluating.say(f"{each.model.name}: not corrected for spaces, which its model cannot")
+                message(f"{each.model.name}: not corrected for spaces, which its model cannot")
     if found.columns.subject is None:
-        evaluating.say("no column of subjects: times are taken for means over subjects")
+        message("no column of subjects: times are taken for means over subjects")
     if frequency is None:
-        evaluating.say("no --frequencies, no --wordfreq: the baseline has length alone")
+        message("no --frequencies, no --wordfreq: the baseline has length alone")
 
 
 def _beams(text: str | None) -> list[int]:

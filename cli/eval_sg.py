@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pdtools.files import expand_inputs
 
-from .arguments import pick_source
+from .console import message
 from .evaluating import Evaluating
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultOptions,
-    ResultsFolderOption,
-    RunOptions,
-    Style,
-    option_blocks,
-)
-from .panels import input_option
-from .strings import evaluate_strings
+from .options import ResultOptions, StringOptions, Style, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+@command("Score test suites in SyntaxGym's format.", without=("stride",))
 def eval_sg(
     context: typer.Context,
-    suites: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUITES",
-            help="A folder of .json files, one such file, or a zip; or the files for --from-items.",
-        ),
-    ],
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: EvaluatedModelOption = None,
-    from_items: Annotated[
-        bool,
-        input_option(
-            "--from-items", help="Instead of a model: aggregate results per item (CSV files, zips of them)."
-        ),
-    ] = False,
-    output: ResultsFolderOption = None,
-    text_style: Annotated[
-        Style,
-        input_option(
-            "--text-style", help="How the sentences are written: as in a treebank, or as people write."
-        ),
-    ] = Style.ptb,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    suites: list[str],
+    asked: StringOptions,
+    from_items: bool = False,
+    text_style: Style = "ptb",
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
@@ -91,70 +56,46 @@ def eval_sg(
     \b
     Example:
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto
-      pdtools eval-sg sg_suites.zip --write-sentences sentences.txt --text-only
+      pdtools eval-sg sg_suites.zip --write-sentences sentences.txt
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
+
+    Arguments:
+        suites (SUITES): A folder of .json files, one such file, or a zip; or the files for --from-items.
+
+    Input:
+        from_items: Instead of a model: aggregate results per item (CSV files, zips of them).
+        text_style: How the sentences are written: as in a treebank, or as people write.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--write-sentences": external.write_sentences,
-        "--from-items": from_items,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked, {"--from-items": from_items})
     if from_items:
-        _aggregate(suites, output, run, latex=latex)
-        return
-    if len(suites) > 1:
+        _aggregate(suites, asked)
+    elif len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
-    score_suites(
-        suites[0], run, external, reading, model, output, text_style=text_style, details=details, latex=latex
-    )
+    else:
+        score_suites(suites[0], asked, text_style)
 
 
-def score_suites(
-    suites: str,
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: str | None,
-    output: str | None,
-    *,
-    text_style: Style = Style.ptb,
-    details: bool,
-    latex: bool,
-) -> None:
+def score_suites(suites: str, asked: StringOptions, text_style: Style = "ptb") -> None:
     """Score suites with a model or with external surprisals, or write their sentences."""
 
     def read() -> SuiteItems:
-        from pdtools.evaluation.sg.evaluate import SuiteItems
-        from pdtools.evaluation.sg.suites import SuiteFiles
+        from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 
         return SuiteItems(SuiteFiles(suites))
 
-    evaluate_strings(
-        read,
-        {"suites": suites},
-        run,
-        external,
-        reading,
-        model,
-        output,
-        text_style=text_style.value,
-        details=details,
-        latex=latex,
-    )
+    evaluate_strings(read, {"suites": suites}, asked, text_style=text_style)
 
 
-def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
-    from pdtools.evaluation.sg.many_runs import aggregate_items
+def _aggregate(inputs: list[str], asked: StringOptions) -> None:
+    from pdtools.evaluation.sg.item_results import aggregate_items
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
     # One process does it, whatever the options for others.
-    options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
-    evaluating = Evaluating.begin(output, options, {file: file for file in files}, latex=latex)
+    options = ResultOptions(overwrite=asked.overwrite, as_json=asked.as_json)
+    evaluating = Evaluating.begin(asked.output, options, {file: file for file in files}, latex=asked.latex)
     results = aggregate_items(files)
     evaluating.deliver(results, show=print_sg_runs)
     for name, number in results.counts["items_missing"].items():
-        evaluating.say(f"{name}: {number} items that other runs have are missing")
+        message(f"{name}: {number} items that other runs have are missing")

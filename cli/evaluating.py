@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pdtools.files import STDIO
 
-from .console import bar, message, print_json, warn
+from .console import print_json, warn
 from .options import ResultOptions
 from .outputs import check_form
 from .running import Output
@@ -67,16 +67,6 @@ class Evaluating(Output):
         checked = Output.check(output or STDIO, options, folder=True, inputs=read, beside=others)
         given = {role: path for role, path in inputs.items() if path is not None}
         return cls(**vars(checked), output=output, inputs=given, latex=latex)
-
-    def bar(
-        self, unit: str, total: Callable[[], int | None] | None = None
-    ) -> Callable[[Iterable[Any], int | None], Iterator[Any]]:
-        """A progress bar over items that ``unit`` names."""
-        return bar(unit, quiet=self.options.quiet, total=total)
-
-    def say(self, text: str) -> None:
-        """Print a message, unless with ``--quiet``."""
-        message(text, quiet=self.options.quiet)
 
     def deliver(
         self,

@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pdtools.files import watch_inputs
 
 from .console import message, print_json
-from .options import JsonOption, OverwriteOption, QuietOption, named_model
+from .options import ResultOptions, command, named_model
 from .outputs import check_target
-from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.models.export import ExportedDtype
 
 
-class ExportedType(str, Enum):
-    """Number formats of exported weights."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
+ExportedType = Literal["float32", "float16", "bfloat16"]
 
 
+@command("Write a model to share, with a model card.")
 def export(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", callback=named_model, help="A checkpoint, or a run of pdtools train."
-        ),
-    ],
-    output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="The folder to write.")],
-    dtype: Annotated[
-        ExportedType, typer.Option("--dtype", help="Type of the weights; float16 takes half the space.")
-    ] = ExportedType.float32,
-    results: Annotated[
-        list[str] | None,
-        input_option(
-            "--results",
-            metavar="DIR",
-            help="Results folder of the model: the card lists its scores; repeatable.",
-        ),
-    ] = None,
-    about: Annotated[str | None, input_option("--about", help="A paragraph for the card.")] = None,
-    revisions: Annotated[
-        bool,
-        output_option(
-            "--revisions",
-            help="Write the best checkpoint (DIR/main) and those that train.keep_at kept (DIR/chck_1M ...).",
-        ),
-    ] = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    model: Annotated[str, typer.Argument(callback=named_model)],
+    output: str,
+    options: ResultOptions,
+    dtype: ExportedType = "float32",
+    results: list[str] | None = None,
+    about: str | None = None,
+    revisions: bool = False,
 ) -> None:
     """Write a model to share: weights, tokenizer, how it was trained, and a model card.
 
@@ -77,26 +49,40 @@ def export(
       pdtools export runs/pushdown -o to-share/pushdown
       pdtools export runs/pushdown -o to-share/pushdown --dtype float16 --results results/blimp
       pdtools export runs/pushdown -o to-share/pushdown --revisions
+
+    Arguments:
+        model (MODEL): A checkpoint, or a run of pdtools train.
+
+    Input:
+        results (DIR): Results folder of the model: the card lists its scores; repeatable.
+        about: A paragraph for the card.
+
+    Output:
+        output (-o DIR): The folder to write.
+        revisions: Write the best checkpoint (DIR/main) and those that train.keep_at kept (DIR/chck_1M ...).
+
+    Options:
+        dtype: Type of the weights; float16 takes half the space.
     """
-    write = partial(_write, dtype=dtype.value, about=about)
+    write = partial(_write, dtype=dtype, about=about)
     report: dict[str, Any] = {}
     if not revisions:
-        check_target(output, folder=True, overwrite=overwrite, inputs=[model, *(results or [])], quiet=quiet)
-        write(model, output, results=results or [], overwrite=overwrite)
+        check_target(output, folder=True, overwrite=options.overwrite, inputs=[model, *(results or [])])
+        write(model, output, results=results or [], overwrite=options.overwrite)
         said = output
     else:
-        if overwrite:
+        if options.overwrite:
             raise typer.BadParameter(
                 "--revisions continues a folder and never replaces one: leave out --overwrite"
             )
-        report["revisions"] = _write_revisions(model, output, results or [], dtype.value, about, write)
+        report["revisions"] = _write_revisions(model, output, results or [], dtype, about, write)
         said = f"{output}: {', '.join(report['revisions'])}"
     size = sum(path.stat().st_size for path in Path(output).rglob("*") if path.is_file())
-    if as_json:
+    if options.as_json:
         from pdtools.provenance import provenance
 
         print_json({"output": output, **report, "bytes": size, "provenance": provenance({"model": model})})
-    message(f"{said}: {size / 1e6:.2f} MB", quiet=quiet)
+    message(f"{said}: {size / 1e6:.2f} MB")
 
 
 def _write(
@@ -128,7 +114,7 @@ def _write_revisions(
     run: str, output: str, results: list[str], dtype: str, about: str | None, write: Callable[..., None]
 ) -> list[str]:
     """Write the missing revisions; return the names of all."""
-    from pdtools.models.revisions import MAIN, revisions_of, revisions_to_write
+    from pdtools.models.export import MAIN, revisions_of, revisions_to_write
     from pdtools.provenance import fingerprint
 
     found = revisions_of(run)

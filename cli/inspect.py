@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import pick_device
 
-from .arguments import one_tree, parse_range
+from .arguments import one_tree
 from .console import print_json, warn
-from .options import (
-    BeamOptions,
-    DeviceOption,
-    JsonOption,
-    OverwriteOption,
-    ScoredModelOption,
-    ThreadsOption,
-    option_blocks,
-)
+from .options import BeamOptions, ModelName, Positive, ResultOptions, Threads, command
 from .outputs import check_picture
-from .panels import output_option
 
 
-@option_blocks()
+@command(without=("quiet",))
 def inspect(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence; for stack models, words separated by spaces.")
-    ],
-    model: ScoredModelOption,
+    text: str,
+    model: ModelName,
     beam: BeamOptions,
-    output: Annotated[
-        str | None,
-        output_option("--output", "-o", metavar="FILE", help="A picture of the stacks: .svg, .png or .pdf."),
-    ] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(metavar="N,M-K", help="Stack attention: show only these layers (default: all)."),
-    ] = None,
-    hypotheses: Annotated[
-        int, typer.Option("--hypotheses", min=1, help="Number of hypotheses to show for each beam.")
-    ] = 3,
-    gold: Annotated[
-        str | None,
-        typer.Option("--gold", metavar="TREE", help="The sentence's tree: what agrees with it is marked."),
-    ] = None,
-    device: DeviceOption = "cpu",
-    threads: ThreadsOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
+    options: ResultOptions,
+    output: str | None = None,
+    hypotheses: Positive = 3,
+    gold: str | None = None,
+    device: str = "cpu",
+    threads: Threads = 0,
 ) -> None:
     """Show what a model does while it reads a sentence.
 
@@ -72,12 +45,21 @@ def inspect(
     \b
     Example:
       pdtools inspect "The horse raced past the barn fell ." --model runs/pushdown --hypotheses 5
-      pdtools inspect "a b b a a" --model runs/rs -o maps.svg --layers 1,3-4
+      pdtools inspect "a b b a a" --model runs/rs -o maps.svg
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
+
+    Arguments:
+        text (TEXT): A sentence; for stack models, words separated by spaces.
+
+    Output:
+        output (-o FILE): A picture of the stacks: .svg, .png or .pdf.
+
+    Options:
+        hypotheses: Number of hypotheses to show for each beam.
+        gold (TREE): The sentence's tree: what agrees with it is marked.
     """
     if output:
-        check_picture(output, overwrite=overwrite, inputs=[model])
-    chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
+        check_picture(output, overwrite=options.overwrite, inputs=[model])
 
     from pdtools.inspection.recurrent import StackRunView
     from pdtools.inspection.tracing import stack_view, trace
@@ -88,9 +70,7 @@ def inspect(
 
     device = pick_device(device, threads)
     loaded = None if is_huggingface(model) else load_checkpoint(model, device)
-    view = None if loaded is None else stack_view(loaded, text, chosen)
-    if chosen is not None and (view is None or isinstance(view, StackRunView)):
-        raise PdtoolsError(f"--layers is for stack attention, which {model} does not have")
+    view = None if loaded is None else stack_view(loaded, text)
     if view is None:
         if output:
             raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out")
@@ -99,7 +79,7 @@ def inspect(
             text,
             beam.search,
             hypotheses=hypotheses,
-            attention=as_json,
+            attention=options.as_json,
             gold=None if gold is None else one_tree(gold),
             device=device,
         )
@@ -117,7 +97,7 @@ def inspect(
             draw, show = partial(draw_stacks, inspection=view), partial(print_stacks, view)
         if output:
             draw(output)
-    if as_json:
+    if options.as_json:
         print_json(document)
     elif not output:
         show()

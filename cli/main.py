@@ -11,6 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -23,84 +24,67 @@ from pdtools.jobs.plan import Done
 from pdtools.provenance.revision import DISTRIBUTION, other_distribution
 from pdtools.report.visible import visible
 
-from . import (
-    benchmarks,
-    blocks,
-    compare,
-    config,
-    data,
-    decode,
-    doctor,
-    eval_attention,
-    eval_benchmark,
-    eval_blimp,
-    eval_classify,
-    eval_parse,
-    eval_ppl,
-    eval_reading,
-    eval_sg,
-    export,
-    import_model,
-    inspect,
-    merge,
-    parse,
-    prompts,
-    sample,
-    show,
-    surprisal,
-    sweep,
-    tapes,
-    train,
-    view,
-)
-from .formal.commands import add_commands as add_formal_languages
-from .options import PanelledCommand
+from .console import is_quiet, message, set_quiet
+from .signatures import alone
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
 _UsageError: Any = typer.BadParameter.__base__  # typer's own copy of click's class, if it has one
 
 
-# Groups of commands in the help; a command in none of them (of another package, say) is in the last.
-_GROUPS = {
+# The commands by section of the help: each is a function or a group in the module of its name.
+SECTIONS = {
     "Data": ("parse", "tapes", "blocks", "prompts", "data", "generate", "show"),
     "Training": ("train", "sweep", "config", "export", "import"),
     "Reading and parsing": ("surprisal", "decode", "sample", "inspect"),
-    "Evaluation": ("eval-", "benchmarks"),
+    "Evaluation": (
+        *("eval-ppl", "eval-parse", "eval-blimp", "eval-sg", "eval-benchmark", "eval-attention"),
+        *("eval-reading", "eval-classify", "eval-formal"),
+    ),
     "Results and the rest": ("compare", "view", "merge", "doctor", "help"),
 }
 
 
+def found_in_module(name: str) -> Any:
+    """The function or the group of a command."""
+    in_module = "import_model" if name == "import" else name.replace("-", "_")
+    module = import_module(f".{in_module}", __package__)
+    return getattr(module, "app", None) or getattr(module, in_module)
+
+
 class _Commands(TyperGroup):
-    """The subcommands, and the subcommands of other packages' evaluations.
+    """The subcommands, each imported when it is asked for, and those of other packages' evaluations.
 
     Messages on wrong usage may repeat names of files, so they are made printable.
     """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and cmd_name.startswith("eval-"):
-            from . import other_packages
+        if any(cmd_name in names for names in SECTIONS.values()):
+            return _made(cmd_name)
+        if not cmd_name.startswith("eval-"):
+            return None
+        from . import other_packages
 
-            found = other_packages.command_of(cmd_name)
-        return found
+        return other_packages.command_of(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         from . import other_packages
 
-        return [*super().list_commands(ctx), *other_packages.names()]
+        return [*(name for names in SECTIONS.values() for name in names), *other_packages.names()]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group of commands."""
         there = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        limit = formatter.width - 6 - max(map(len, there))
-        *others, last = _GROUPS
-        listed: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
-        for name, command in there.items():
-            begins = (group for group in others if name.startswith(_GROUPS[group]))
-            listed[next(begins, last)].append((name, command.get_short_help_str(limit)))
-        for group, rows in listed.items():
-            with formatter.section(group):
-                formatter.write_dl(rows, col_max=max(map(len, there)))
+        width = max(map(len, there))
+        for section, names in SECTIONS.items():
+            others = [name for name in there if name.startswith("eval-")] if section == "Evaluation" else []
+            with formatter.section(section):
+                formatter.write_dl(
+                    [
+                        (name, there[name].get_short_help_str(formatter.width - 6 - width))
+                        for name in dict.fromkeys([*names, *others])
+                    ],
+                    col_max=width,
+                )
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _visible_errors():
@@ -131,60 +115,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-_command = functools.partial(app.command, cls=PanelledCommand)
-_command("parse", short_help="Convert a treebank, or parse text, into binarized trees.")(parse.parse)
-_command("tapes", short_help="Convert trees into shards: tokens, attachments, stack tapes.")(tapes.tapes)
-_command("blocks", short_help="Convert running text into shards, for models without trees.")(blocks.blocks)
-_command("prompts", short_help="Convert the data of a classification task into prompts.")(prompts.prompts)
-_command("show", short_help="Print one sentence of the shards, with its tree and tape.")(show.show)
-_command("train", short_help="Train a language model on shards, or on a task.")(train.train)
-_command("sweep", short_help="Train a model for every combination of some settings' values.")(sweep.sweep)
-_command("decode", short_help="Parse sentences with a trained model.")(decode.decode)
-_command("sample", short_help="Draw strings with their trees from a model.")(sample.sample)
-_command("inspect")(inspect.inspect)
-_command("surprisal", short_help="Print the surprisal of every token or word.")(surprisal.surprisal)
-_command("eval-parse", short_help="Recall, precision and F1 of predicted trees, like EVALB.")(
-    eval_parse.eval_parse
-)
-_command("eval-ppl", short_help="Compute perplexity per token and per word.")(eval_ppl.eval_ppl)
-_command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
-_command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
-_command("eval-benchmark", short_help="Score any benchmark of strings that a TOML file describes.")(
-    eval_benchmark.eval_benchmark
-)
-_command("eval-attention", short_help="Measure attention to regions of test suites.")(
-    eval_attention.eval_attention
-)
-_command("eval-reading", short_help="Regress reading times on surprisals.")(eval_reading.eval_reading)
-_command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations.")(
-    eval_classify.eval_classify
-)
-_command("compare", short_help="Compare models' results, item by item.")(compare.compare)
-_command("view", short_help="Write one HTML file that shows sentences, results or runs.")(view.view)
-_command("export", short_help="Write a model to share, with a model card.")(export.export)
-_command("import", short_help="Read a model that another program has saved.")(import_model.import_model)
-_command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
-app.add_typer(benchmarks.app, name="benchmarks", short_help="List the bundled benchmarks, or describe one.")
-app.add_typer(config.app, name="config", short_help="List the bundled recipes, print one, or list every key.")
-app.add_typer(data.app, name="data", short_help="Download treebanks and benchmarks by name.")
-add_formal_languages(app)
-_command("doctor", short_help="Report what this machine has, and what is slower without the rest.")(
-    doctor.doctor
-)
 
-
-@_command("help", short_help="Print the help of a command.")
-def _help(
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Its name.")] = None,
-) -> None:
-    """Print the help of a command: what it does, examples and options, as --help does.
-
-    \b
-    Example:
-      pdtools help train
-      pdtools help data get
-    """
-    raise typer.Exit(run([*(command or []), "--help"]))
+@functools.cache
+def _made(name: str) -> Any:
+    """A command with its options, which take milliseconds to make."""
+    found = found_in_module(name)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    return alone(name, found, short_help=found.short_help)
 
 
 def _print_version(wanted: bool) -> None:
@@ -252,7 +190,7 @@ def _all_commands() -> Any:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
-    quiet = bool({"--quiet", "-q"} & set(arguments))
+    set_quiet(False)
     try:
         with unchanged_inputs():
             # Exits by itself after usage errors (2) and Ctrl-C (130).
@@ -261,21 +199,20 @@ def run(arguments: list[str]) -> int:
         if isinstance(end.__context__, BrokenPipeError):
             _read_no_more()
             return _CLOSED_PIPE
-        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not quiet:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not is_quiet():
             print("pdtools: interrupted", file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Done as done:
         if "--json" in arguments:
             write_json(STDIO, done.report)
-        if not quiet:
-            print(visible(str(done)), file=sys.stderr)
+        message(str(done))
     except PdtoolsError as error:
         return _fail(str(error))
     except (MemoryError, RuntimeError) as error:
         if not is_lack_of_memory(error):
             raise
         return _fail(
-            "not enough memory: compute less at a time (--max-batch, --beam), or take a smaller model"
+            "not enough memory: compute less at a time (--beam, --search max_batch=N), or use a smaller model"
         )
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

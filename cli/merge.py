@@ -6,30 +6,24 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from pdtools.errors import InputError
 from pdtools.jobs.folder import job_path
 
-from .panels import output_option
+from .options import command
 
 # Options of merged commands that name files to write, besides --output.
-_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
+_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "table")
 
 
+@command("Make the output of a command that was divided with --shard.")
 def merge(
     ctx: typer.Context,
-    output: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="The output, as named with -o in the jobs.")
-    ],
-    scores: Annotated[
-        str | None,
-        output_option(
-            "--scores", metavar="FILE.tsv", help="decode: the file of --scores, as named in the jobs."
-        ),
-    ] = None,
+    output: str,
+    scores: str | None = None,
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
@@ -44,6 +38,12 @@ def merge(
     Example:
       pdtools merge big.trees
       pdtools merge big.trees --scores big.tsv
+
+    Arguments:
+        output (OUTPUT): The output, as named with -o in the jobs.
+
+    Output:
+        scores (FILE.tsv): decode: the file of --scores, as named in the jobs.
     """
     from pdtools.files.manifest import is_whole
     from pdtools.jobs import finished, only_merging, read_job
@@ -52,15 +52,17 @@ def merge(
 
     if is_whole(Path(output)) and not job_path(output).exists():
         finished(output)  # deletes files that a killed merge may have left
-        message(f"{output} is there already, and there are no chunks of it", quiet=False)
+        message(f"{output} is there already, and there are no chunks of it")
         return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
     commands: Any = ctx.find_root().command
-    command = commands.get_command(ctx, arguments[0]) if arguments else None
+    command, options = commands, [*arguments]
+    while options and hasattr(command, "get_command"):
+        command = command.get_command(ctx, options.pop(0))
     if command is None or all(parameter.name != "shard" for parameter in command.params):
         raise InputError("not begun by a command of pdtools that works in chunks", file=job_path(output))
-    _check_outputs(command, arguments, job, output, scores)
+    _check_outputs(command, options, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # the provenance gets the command that made the output
     with only_merging():
@@ -68,7 +70,7 @@ def merge(
 
 
 def _check_outputs(
-    command: Any, arguments: list[str], job: dict[str, Any], output: str, scores: str | None
+    command: Any, options: list[str], job: dict[str, Any], output: str, scores: str | None
 ) -> None:
     """Refuse a job that would write anything but the named files: it may be somebody else's.
 
@@ -77,14 +79,13 @@ def _check_outputs(
     """
     file = job_path(output)
     # Their faults are reported by the command: nothing after them is read then either.
-    parsed = command.make_context(arguments[0], arguments[1:], resilient_parsing=True)
-    options = parsed.params
+    given = command.make_context(command.name, options, resilient_parsing=True).params
     hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
-    for made in (job["output"], options.get("output") or ""):
+    for made in (job["output"], given.get("output") or ""):
         if not _is_same(made, job, output):
             raise InputError(f"its jobs were to make {made or 'nothing'}", file=file, hint=hint)
     for beside in _WRITTEN_BESIDE:
-        file_name = options.get(beside)
+        file_name = given.get(beside)
         if file_name is None or (beside == "scores" and scores and _is_same(file_name, job, scores)):
             continue
         option = "--" + beside.replace("_", "-")

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from importlib.metadata import entry_points
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.record import GROUP, Evaluation, evaluations
 
+from .console import bar
 from .evaluating import Evaluating
-from .options import (
-    LatexOption,
-    PanelledCommand,
-    ResultsFolderOption,
-    RunOptions,
-    ScoredModelOption,
-    option_blocks,
-)
+from .options import ModelName, RunOptions, command
 from .running import model_settings
+from .signatures import alone
 
 
 def names() -> list[str]:
@@ -43,35 +36,29 @@ def command_of(name: str) -> Any:
     record = evaluations()[name.removeprefix("eval-")]
     if record.evaluate is None:
         return None
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(
-        name,
-        cls=PanelledCommand,
-        help=f"{record.title}.\n\n{record.evaluate.__doc__ or ''}",
-        short_help=record.title,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    )(_command(record))
-    return typer.main.get_command(app)
+    about = f"{record.title}.\n\n{record.evaluate.__doc__ or ''}"
+    return alone(name, _command(record), help=about, short_help=record.title)
 
 
 def _command(record: Evaluation) -> Any:
     evaluate = record.evaluate
     assert evaluate is not None
 
-    @option_blocks()
-    def command(
-        data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Input files.")],
-        run: RunOptions,
-        model: ScoredModelOption,
-        output: ResultsFolderOption = None,
-        latex: LatexOption = False,
+    @command()
+    def evaluated(
+        data: list[str], run: RunOptions, model: ModelName, output: str | None = None, latex: bool = False
     ) -> None:
+        """Evaluate a model.
+
+        Arguments:
+            data (DATA...): Input files.
+        """
         of_data = {"data" if len(data) == 1 else f"data_{i}": path for i, path in enumerate(data, start=1)}
         inputs = {**of_data, "model": model, "trees": run.trees}
         evaluating = Evaluating.begin(output, run, inputs, latex=latex)
         with evaluating.model(model_settings(evaluating.plan, model, run)) as scorer:
-            results = evaluate(data, scorer, evaluating.bar("sentences"))
+            results = evaluate(data, scorer, bar("sentences"))
             results.settings["task"] = record.name
             evaluating.deliver(results)
 
-    return command
+    return evaluated

@@ -28,7 +28,7 @@ def check_target(
     folder: bool,
     overwrite: bool,
     inputs: Sequence[str | None],
-    quiet: bool = False,
+    says: bool = True,
     watched: bool = True,
 ) -> None:
     """Refuse an output that must not be written, report what it replaces, and watch its inputs.
@@ -38,7 +38,7 @@ def check_target(
         folder: whether it is a folder.
         overwrite: whether it may exist.
         inputs: all files and folders that the command reads; None: one that is not given.
-        quiet: whether to print nothing.
+        says: whether what it replaces is reported.
         watched: whether the inputs must stay unchanged; a run in training does not.
 
     Raises:
@@ -47,8 +47,8 @@ def check_target(
     read = [name for name in inputs if name is not None]
     if output is not None:
         replaced = check_output(output, overwrite=overwrite, folder=folder, inputs=read)
-        if replaced is not None:
-            message(f"replacing {replaced} in {output}", quiet=quiet)
+        if replaced is not None and says:
+            message(f"replacing {replaced} in {output}")
     if watched:
         watch_inputs(read)
 
@@ -103,7 +103,6 @@ def check_output_or_done(
     overwrite: bool,
     inputs: Sequence[str | None],
     beside: Sequence[str] = (),
-    quiet: bool,
 ) -> None:
     """Refuse an output that exists; with --resume, it is done already if a run of pdtools made it.
 
@@ -111,7 +110,7 @@ def check_output_or_done(
         output: a file or folder; it appears after the others.
         plan: how the work is distributed.
         beside: other files that the command writes.
-        folder, overwrite, inputs, quiet: see :func:`check_target`.
+        folder, overwrite, inputs: see :func:`check_target`.
 
     Raises:
         Done: if there is nothing to do.
@@ -141,8 +140,8 @@ def check_output_or_done(
                 f"{output}: exists already, but the unfinished run in {job_path(output)} did not make it;"
                 f" its chunks are kept (move the output away{replace}, or delete the unfinished run)"
             )
-    quiet = quiet or plan.slice is not None  # a slice leaves the output to pdtools merge
-    check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
+    says = plan.slice is None  # a slice leaves the output to pdtools merge
+    check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, says=says)
     if not is_stream(output):
         check_different(str(job_path(output)), *beside)
     for path in beside:  # an unfinished run may have written these

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,193 +16,76 @@ from pdtools.jobs.devices import pick_device
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
-from .options import (
-    CkyOption,
-    GivenTextOption,
-    InputsArgument,
-    OnError,
-    OnErrorOption,
-    RunOptions,
-    named_parser,
-    option_blocks,
-)
+from .options import OnError, RunOptions, command, named_parser
 from .outputs import check_json_output
-from .panels import input_option, model_option, output_option
 from .running import Output, model_settings, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
     from pdtools.parsers.in_chunks import ParserSettings
-    from pdtools.parsers.pipeline import Bracketed, ParseCounts
+    from pdtools.parsers.pipeline import ParseCounts, TreeLine
 
 
 BENEPAR = "benepar"
 
 
-class TreeSource(str, Enum):
-    """The content of input files: sentences, or trees in a form of :data:`pdtools.trees.forms.FORMS`."""
+TreeSource = Literal[
+    "text",
+    "tokens",
+    "parts",
+    "treebank",
+    "penn-historical",
+    "export",
+    "tiger-xml",
+    "discbracket",
+    "conllu",
+    "conllu-enhanced",
+    "sdp",
+]
 
-    text = "text"
-    tokens = "tokens"
-    parts = "parts"
-    treebank = "treebank"
-    penn_historical = "penn-historical"
-    export = "export"
-    tiger_xml = "tiger-xml"
-    discbracket = "discbracket"
-    conllu = "conllu"
-    conllu_enhanced = "conllu-enhanced"
-    sdp = "sdp"
 
-
-_SENTENCES = (TreeSource.text, TreeSource.tokens, TreeSource.parts)
+_SENTENCES = ("text", "tokens", "parts")
 _WITH_GAPS = ("export", "tiger-xml", "discbracket")
 
 
-class Discontinuous(str, Enum):
-    """The treatment of constituents of several blocks."""
-
-    RAISE = "raise"
-    SPLIT = "split"  # in small letters it would hide a method of str
-    SKIP = "skip"
+Discontinuous = Literal["raise", "split", "skip"]
 
 
-class Punctuation(str, Enum):
-    """The treatment of punctuation on the root."""
-
-    move = "move"
-    root = "root"
+Punctuation = Literal["move", "root"]
 
 
-class Lemmas(str, Enum):
-    """The treatment of lemmas on words."""
-
-    cut = "cut"
-    keep = "keep"
+Lemmas = Literal["cut", "keep"]
 
 
-class SplitWords(str, Enum):
-    """Splitters of text into words."""
-
-    penn = "penn"
-    parser = "parser"
+SplitWords = Literal["penn", "parser"]
 
 
-class Binarize(str, Enum):
-    """The factoring of nodes with more than two children."""
-
-    right = "right"
-    left = "left"
-    head = "head"
-    none = "none"
+Binarize = Literal["right", "left", "head", "none"]
 
 
-class Functions(str, Enum):
-    """The treatment of function tags."""
-
-    STRIP = "strip"  # in small letters it would hide a method of str
-    KEEP = "keep"
+Functions = Literal["strip", "keep"]
 
 
-@option_blocks(without=("trees", "bos", "max_batch", "dtype"))
+@command("Convert a treebank, or parse text, into binarized trees.", without=("trees", "bos", "dtype"))
 def parse(
     run: RunOptions,
-    inputs: InputsArgument = None,
-    output: Annotated[
-        str, output_option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --split.")
-    ] = STDIO,
-    text: GivenTextOption = None,
-    source: Annotated[
-        TreeSource,
-        input_option(
-            "--from",
-            help="Form of the input. Sentences: text, tokens (words separated by spaces), parts "
-            "(of pdtools prompts). All others: trees.",
-        ),
-    ] = TreeSource.text,
-    split_sentences: Annotated[
-        bool,
-        input_option(
-            "--split-sentences",
-            help="Split text that is not one sentence per line into sentences (blank lines stay).",
-        ),
-    ] = False,
-    split_words: Annotated[
-        SplitWords,
-        input_option(
-            "--split-words",
-            help="text: split words as in the Penn Treebank, or by the parser's own tokenizer "
-            "(stanza), which then also serves --split-sentences.",
-        ),
-    ] = SplitWords.penn,
-    parser: Annotated[
-        str,
-        model_option(
-            "--parser",
-            metavar="NAME|DIR",
-            callback=named_parser,
-            help="benepar, stanza, right-branching, left-branching, or a trained checkpoint: its folder, "
-            "english, or hf:OWNER/NAME.",
-        ),
-    ] = BENEPAR,
-    model: Annotated[
-        str | None,
-        model_option(
-            "--model",
-            help="Model of benepar (default: benepar_en3) or stanza (default: en): a path or an "
-            "installed name.",
-        ),
-    ] = None,
-    cky: CkyOption = False,
-    surface: Annotated[
-        bool,
-        input_option(
-            "--surface",
-            help="conllu: use words as written (du), not syntactic words (de le).",
-        ),
-    ] = False,
-    discontinuous: Annotated[
-        Discontinuous | None,
-        input_option(
-            "--discontinuous",
-            help="export, tiger-xml, discbracket: raise (default) or split constituents with gaps, "
-            "or skip such trees.",
-        ),
-    ] = None,
-    punctuation: Annotated[
-        Punctuation | None,
-        input_option(
-            "--punctuation",
-            help="export, tiger-xml, discbracket: move punctuation from the root to where it "
-            "stands (default), or leave it.",
-        ),
-    ] = None,
-    lemmas: Annotated[
-        Lemmas | None,
-        input_option(
-            "--lemmas",
-            help="penn-historical: cut lemmas and glosses off words (default), or keep them.",
-        ),
-    ] = None,
-    binarize: Annotated[
-        Binarize,
-        typer.Option(
-            "--binarize",
-            help="Branch to the right, the left, or by heads (conllu), and collapse unary chains; or none.",
-        ),
-    ] = Binarize.right,
-    functions: Annotated[
-        Functions, typer.Option("--functions", help="Strip function tags (NP-SBJ becomes NP), or keep them.")
-    ] = Functions.STRIP,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split",
-            metavar="F,F[,F]",
-            help="Split into train, valid and test with these shares, such as 0.9,0.05,0.05.",
-        ),
-    ] = None,
-    on_error: OnErrorOption = OnError.fail,
+    inputs: list[str] | None = None,
+    output: str = STDIO,
+    text: list[str] | None = None,
+    source: TreeSource = "text",
+    split_sentences: bool = False,
+    split_words: SplitWords = "penn",
+    parser: Annotated[str, typer.Option(callback=named_parser)] = BENEPAR,
+    model: str | None = None,
+    cky: bool = False,
+    surface: bool = False,
+    discontinuous: Discontinuous | None = None,
+    punctuation: Punctuation | None = None,
+    lemmas: Lemmas | None = None,
+    binarize: Binarize = "right",
+    functions: Functions = "strip",
+    split: str | None = None,
+    on_error: OnError = "fail",
 ) -> None:
     """Convert a treebank, or parse text, into binarized trees, one per line.
 
@@ -254,20 +136,47 @@ def parse(
       pdtools parse --text "The dog barks." --parser runs/pushdown
       pdtools parse trees/test.trees --from treebank --parser right-branching -o right.trees
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
+
+    Input:
+        source (--from): Form of the input. Sentences: text, tokens (words separated by spaces), parts (of
+            pdtools prompts). All others: trees.
+        split_sentences: Split text that is not one sentence per line into sentences (blank lines stay).
+        split_words: text: split words as in the Penn Treebank, or by the parser's own tokenizer (stanza),
+            which then also serves --split-sentences.
+        surface: conllu: use words as written (du), not syntactic words (de le).
+        discontinuous: export, tiger-xml, discbracket: raise (default) or split constituents with gaps, or
+            skip such trees.
+        punctuation: export, tiger-xml, discbracket: move punctuation from the root to where it stands
+            (default), or leave it.
+        lemmas: penn-historical: cut lemmas and glosses off words (default), or keep them.
+
+    Model:
+        parser (NAME|DIR): benepar, stanza, right-branching, left-branching, or a trained checkpoint: its
+            folder, english, or hf:OWNER/NAME.
+        model: Model of benepar (default: benepar_en3) or stanza (default: en): a path or an installed name.
+
+    Output:
+        output (-o): A file (.gz, .zst), or -; a folder with --split.
+
+    Options:
+        binarize: Branch to the right, the left, or by heads (conllu), and collapse unary chains; or none.
+        functions: Strip function tags (NP-SBJ becomes NP), or keep them.
+        split (F,F[,F]): Split into train, valid and test with these shares, such as 0.9,0.05,0.05.
     """
     from dataclasses import asdict
 
     from pdtools.jobs.devices import prepare_torch
-    from pdtools.parsers import pipeline, read_sentences
-    from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
+    from pdtools.parsers import pipeline
+    from pdtools.parsers.backends import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
+    from pdtools.parsers.splitting import read_sentences
     from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
-    from pdtools.trees import arcs_path, texts_path
+    from pdtools.trees import path_beside
     from pdtools.trees.forms import FORMS, ReadOptions
 
-    if enhanced := source is TreeSource.conllu_enhanced:
-        source = TreeSource.conllu
+    if enhanced := source == "conllu-enhanced":
+        source = "conllu"
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
         raise typer.BadParameter("--split writes several files: name a folder with -o")
@@ -276,22 +185,22 @@ def parse(
         raise typer.BadParameter("--model is for benepar and stanza: --parser already names the checkpoint")
     if cky and not checkpoint:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
-    parses = source in _SENTENCES or (source is TreeSource.treebank and parser != BENEPAR)
+    parses = source in _SENTENCES or (source == "treebank" and parser != BENEPAR)
     if not parses and (parser != BENEPAR or model is not None or run.search.given):
         raise typer.BadParameter(
             "--parser, --model and options of searches go with --from text, tokens or parts, or, to parse the"
             " words of trees, --parser with --from treebank"
         )
-    if split_sentences and source is not TreeSource.text:
+    if split_sentences and source != "text":
         raise typer.BadParameter("--split-sentences needs --from text")
-    own_words = split_words is SplitWords.parser
-    if own_words and source is not TreeSource.text:
+    own_words = split_words == "parser"
+    if own_words and source != "text":
         raise typer.BadParameter("--split-words parser needs --from text")
     if own_words and parser not in (known := backends_with_splitter()):
         raise typer.BadParameter(
             f"--split-words parser needs a parser with a tokenizer: --parser {', '.join(known)}"
         )
-    if source is not TreeSource.conllu and (surface or binarize is Binarize.head):
+    if source != "conllu" and (surface or binarize == "head"):
         raise typer.BadParameter("--surface and --binarize head need --from conllu")
     check_json_output(run.as_json, output)
     files, used_form = _files(inputs, text, source)
@@ -305,8 +214,8 @@ def parse(
         raise typer.BadParameter("--lemmas needs --from penn-historical")
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     for path, what, sources in (
-        (texts_path(output), "sentences", (TreeSource.text, TreeSource.conllu)),
-        (arcs_path(output), "arcs", (TreeSource.conllu, TreeSource.sdp)),
+        (path_beside(output, "text"), "sentences", ("text", "conllu")),
+        (path_beside(output, "arcs"), "arcs", ("conllu", "sdp")),
     ):
         if fractions is None and source in sources:
             beside.append(str(path or STDIO))
@@ -318,22 +227,19 @@ def parse(
     checked = Output.check(output, run, folder=fractions is not None, inputs=read, beside=beside)
     plan = checked.plan
 
-    form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
+    form = pipeline.TreeForm(binarize=binarize, functions=functions)
     counts = pipeline.ParseCounts()
-    if source is TreeSource.treebank and used_form is not None:
-        message(f"read as {FORMS[used_form].title}", quiet=run.quiet)
-    rejects = Rejects("skip" if parses else on_error.value)
+    if source == "treebank" and used_form is not None:
+        message(f"read as {FORMS[used_form].title}")
+    rejects = Rejects("skip" if parses else on_error)
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
-    given = {"discontinuous": discontinuous, "punctuation": punctuation, "lemmas": lemmas}
+    given: dict[str, Any] = {"discontinuous": discontinuous, "punctuation": punctuation, "lemmas": lemmas}
     options = ReadOptions(
-        surface=surface, enhanced=enhanced, **{name: each.value for name, each in given.items() if each}
+        surface=surface, enhanced=enhanced, **{name: each for name, each in given.items() if each}
     )
     if used_form is not None:
-        read_as = asdict(options)
-        if not enhanced:  # as jobs of before had it
-            del read_as["enhanced"]
-        described |= {"from": used_form, **read_as}
+        described |= {"from": used_form, **asdict(options)}
         settings |= described
     if parses:
         if checkpoint:
@@ -343,18 +249,18 @@ def parse(
         used = _parser_settings(parser, model, run, plan, cky=cky)
         settings |= {"parser": used.described()}
         if not checkpoint and (note := model_note(parser, model)):
-            message(note, quiet=run.quiet)
+            message(note)
     splitter = None
-    if source is TreeSource.text:
-        described["split_words"] = split_words.value
+    if source == "text":
+        described["split_words"] = split_words
     if own_words:
         tokenizer = splitter_files(parser, model)
-        message(f"words split by {', '.join(tokenizer)}", quiet=run.quiet)
+        message(f"words split by {', '.join(tokenizer)}")
         settings["split_words"] = [identify(file).get("sha256") for file in tokenizer]
         prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
         splitter = load_splitter(parser, model, sentences=split_sentences)
     with checked.chunks("trees", **settings) as job:
-        trees: Iterator[Bracketed]
+        trees: Iterator[TreeLine]
         if used_form is not None:
             trees = read_in_chunks(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
         elif not parses:
@@ -363,7 +269,7 @@ def parse(
             trees = parse_in_chunks(
                 read_sentences(
                     files,
-                    cast(Any, source.value),
+                    cast(Any, source),
                     split_sentences=split_sentences,
                     splitter=splitter,
                     counts=counts.read,
@@ -375,14 +281,14 @@ def parse(
                 rejects=rejects,
                 counts=counts,
                 placeholders=fractions is None,
-                texts=source is TreeSource.text,
+                texts=source == "text",
             )
 
         def total() -> int | None:
             known = not split_sentences and used_form is None
-            return count_inputs(files, cast(Any, source.value)) if known else None
+            return count_inputs(files, cast(Any, source)) if known else None
 
-        trees = progress(trees, total=total, label="trees", quiet=run.quiet)
+        trees = progress(trees, total=total, label="trees")
         if fractions is None:
             pipeline.write_trees(trees, output, rejects=rejects)
         else:
@@ -393,9 +299,9 @@ def parse(
     if run.as_json:
         report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
         if not parses or counts.read:
-            report["form"] = {"name": used_form or source.value, **_nested(counts.taken_out)}
+            report["form"] = {"name": used_form or source, **_nested(counts.taken_out)}
         print_json(report)
-    _tell(counts, rejects, output, run.quiet)
+    _tell(counts, rejects, output)
 
 
 def _files(
@@ -406,21 +312,21 @@ def _files(
     from pdtools.trees.forms import FORMS, forms_of, may_be_brackets, refuse_others
 
     named = [name for name in inputs or [] if Path(name).is_file()]
-    found = forms_of(named, source.value)
+    found = forms_of(named, source)
     if source in _SENTENCES:
-        return input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value]), None
+        return input_files(inputs, text, pipeline.SUFFIXES[source], pipeline.KINDS[source]), None
     try:
-        if source is TreeSource.treebank:
+        if source == "treebank":
             suffixes = (*pipeline.SUFFIXES["treebank"], ".txt")
             kind = None if found else pipeline.KINDS["treebank"]
             files = input_files(inputs, text, suffixes, kind, only=may_be_brackets)
         else:
-            files = input_files(inputs, text, FORMS[source.value].suffixes, None)
+            files = input_files(inputs, text, FORMS[source].suffixes, None)
     except InputError as error:
         if error.file is not None and Path(error.file).exists():
-            refuse_others(error.file, source.value)
+            refuse_others(error.file, source)
         raise
-    found = forms_of(files, source.value)
+    found = forms_of(files, source)
     return files, None if found is None else found.name
 
 
@@ -439,7 +345,7 @@ def _fractions(split: str) -> list[float]:
 
 
 def _is_checkpoint(parser: str) -> bool:
-    from pdtools.parsers.base import BACKENDS
+    from pdtools.parsers.backends import BACKENDS
 
     return parser not in BACKENDS and Path(parser).is_dir()
 
@@ -502,23 +408,21 @@ def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
     return found
 
 
-def _tell(counts: ParseCounts, rejects: Rejects, output: str, quiet: bool) -> None:
-    message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
+def _tell(counts: ParseCounts, rejects: Rejects, output: str) -> None:
+    message(f"{counts.trees} trees, {counts.tokens} tokens")
     for what, number in _nested(counts.taken_out).items():
         if isinstance(number, dict):
             kinds = sorted(number.items(), key=lambda item: -item[1])
-            message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}", quiet=quiet)
+            message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}")
         else:
-            message(f"{what}: {number}", quiet=quiet)
+            message(f"{what}: {number}")
     for name, number in counts.splits.items():
-        message(f"{name}: {number} trees", quiet=quiet)
+        message(f"{name}: {number} trees")
     if counts.changes.rewritten:
         labels = ", ".join(sorted(counts.changes.rewritten))
-        message(
-            f"{counts.changes.rewritten.total()} labels rewritten to their first part: {labels}", quiet=quiet
-        )
+        message(f"{counts.changes.rewritten.total()} labels rewritten to their first part: {labels}")
     for reason, number in rejects.by_reason().items():
-        message(f"{number} without a tree: {reason}", quiet=quiet)
+        message(f"{number} without a tree: {reason}")
     if is_stream(output):
         for record in rejects:
-            message(f"{record['file']}:{record['line']}: {record['reason']}", quiet=quiet)
+            message(f"{record['file']}:{record['line']}: {record['reason']}")

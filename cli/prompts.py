@@ -4,55 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from pdtools.files import STDIO, Rejects, rejects_path, write_rejects
 
 from .console import message, print_json, progress
-from .options import JsonOption, OnError, OnErrorOption, OverwriteOption, QuietOption
+from .options import OnError, ResultOptions, command
 from .outputs import check_different, check_json_output, check_target
-from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.prompts.items import PromptItem
 
 
+@command("Convert the data of a classification task into prompts.")
 def prompts(
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A file, or a folder such as GLUE's, with --split.")
-    ],
-    task: Annotated[
-        str, input_option("--task", metavar="NAME|FILE", help="rte, mrpc, sst5, stsb, or a TOML file.")
-    ],
-    output: Annotated[str, output_option("--output", "-o", help="A file (.jsonl; .gz, .zst), or -.")] = STDIO,
-    split: Annotated[str, input_option("--split", help="If DATA is a folder: the file to read.")] = "train",
-    label_names: Annotated[
-        str | None,
-        input_option(
-            "--label-names", metavar="NAME,NAME...", help="Names of the labels 0, 1, ... of the data."
-        ),
-    ] = None,
-    split_sentences: Annotated[
-        bool,
-        input_option(
-            "--split-sentences/--no-split-sentences",
-            help="Split parts into sentences, or read each part as one sentence.",
-        ),
-    ] = True,
-    hold_out: Annotated[
-        str | None,
-        output_option(
-            "--hold-out",
-            metavar="FILE",
-            help="Write a tenth of the items there instead, always the same ones.",
-        ),
-    ] = None,
-    on_error: OnErrorOption = OnError.fail,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    data: str,
+    task: str,
+    options: ResultOptions,
+    output: str = STDIO,
+    split: str = "train",
+    label_names: str | None = None,
+    split_sentences: bool = True,
+    hold_out: str | None = None,
+    on_error: OnError = "fail",
 ) -> None:
     """Convert the data of a task (classification, regression) into prompts: Premise: ... Hypothesis: ...
     Label:
@@ -71,33 +45,47 @@ def prompts(
       pdtools prompts GLUE/RTE --task rte -o rte.train.jsonl --hold-out rte.valid.jsonl
       pdtools prompts rte.parquet --task rte --label-names entailment,not_entailment -o rte.jsonl
       pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
+
+    Arguments:
+        data (DATA): A file, or a folder such as GLUE's, with --split.
+
+    Input:
+        task (NAME|FILE): rte, mrpc, sst5, stsb, or a TOML file.
+        split: If DATA is a folder: the file to read.
+        label_names (NAME,NAME...): Names of the labels 0, 1, ... of the data.
+        split_sentences (--split-sentences/--no-split-sentences): Split parts into sentences, or read each
+            part as one sentence.
+
+    Output:
+        output (-o): A file (.jsonl; .gz, .zst), or -.
+        hold_out (FILE): Write a tenth of the items there instead, always the same ones.
     """
-    from pdtools.parsers.sentences import sentence_splitter
+    from pdtools.parsers.splitting import SentenceSplitter
     from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
     from pdtools.prompts.readers import data_file, label_names_of, read_records
     from pdtools.prompts.tasks import read_task
 
-    check_json_output(as_json, output)
+    check_json_output(options.as_json, output)
     asked = read_task(task)
     file = data_file(data, split)
     outputs = [output, *([] if hold_out is None else [hold_out])]
     check_different(*outputs, str(rejects_path(output) or STDIO))
     for path in outputs:
-        check_target(path, folder=False, overwrite=overwrite, inputs=[file, task], quiet=quiet)
-    rejects = Rejects(on_error.value)
+        check_target(path, folder=False, overwrite=options.overwrite, inputs=[file, task])
+    rejects = Rejects(on_error)
     wanted = {name: asked.names_of(name) for name in asked.fields}
     names = label_names.split(",") if label_names else label_names_of(file, asked.names_of("label"))
     items = make_items(
         read_records(file, wanted, rejects, columns=columns_of(asked)),
         asked,
         rejects,
-        split=sentence_splitter() if split_sentences else lambda part: [part],
+        split=SentenceSplitter().strings if split_sentences else lambda part: [part],
         label_names=names,
     )
     counted: Counter[str] = Counter()
 
     def watched() -> Iterator[PromptItem]:
-        for item in progress(items, total=None, label="items", quiet=quiet):
+        for item in progress(items, total=None, label="items"):
             label = "unlabelled" if item.label is None else item.label
             counted[label if isinstance(label, str) else "numbers"] += 1
             yield item
@@ -105,8 +93,8 @@ def prompts(
     every = list(watched())
     kept = every if hold_out is None else [item for item in every if not is_held_out(item)]
     if hold_out is not None:
-        write_items(hold_out, asked, filter(is_held_out, every), overwrite=overwrite)
-    write_items(output, asked, kept, overwrite=overwrite)
+        write_items(hold_out, asked, filter(is_held_out, every), overwrite=options.overwrite)
+    write_items(output, asked, kept, overwrite=options.overwrite)
     write_rejects(output, rejects)
     report = {
         "task": asked.name,
@@ -115,9 +103,9 @@ def prompts(
         "labels": dict(sorted(counted.items())),
         "left_out": rejects.by_reason(),
     }
-    if as_json:
+    if options.as_json:
         print_json(report)
     labels = ", ".join(f"{number} {label}" for label, number in sorted(counted.items()))
-    message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out", quiet=quiet)
+    message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out")
     for reason, number in rejects.by_reason().items():
-        message(f"excluded: {number} ({reason})", quiet=quiet)
+        message(f"excluded: {number} ({reason})")

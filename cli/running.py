@@ -90,13 +90,7 @@ class Output:
 
         plan = make_plan(options, merge_options) if isinstance(options, ChunkOptions) else Plan()
         check_output_or_done(
-            path,
-            plan,
-            folder=folder,
-            overwrite=options.overwrite,
-            inputs=inputs,
-            beside=beside,
-            quiet=options.quiet,
+            path, plan, folder=folder, overwrite=options.overwrite, inputs=inputs, beside=beside
         )
         far = tuple(each for each in inputs if isinstance(each, Source) and each.is_far)
         return Output(path=path, options=options, plan=plan, beside=tuple(beside), far=far)
@@ -123,7 +117,7 @@ class Output:
             except (KeyboardInterrupt, SystemExit):
                 if job is not None and job.worth_keeping():
                     kept = f"{job.folder}: finished chunks are kept: {self.plan.how_to_resume}"
-                    message(kept, quiet=self.options.quiet)
+                    message(kept)
                 raise
 
     @contextmanager
@@ -207,7 +201,7 @@ def model_settings(
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
         search=search,
         device=device,
-        dtype=run.dtype.value,
+        dtype=run.dtype,
         bos=run.bos,
         threads=each,
         context=context or NO_CONTEXT,

@@ -11,27 +11,21 @@ from pdtools.files import STDIO, atomic_text
 from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
-from .options import DeviceOption, ModelOption, ResultOptions, SeedOption, ThreadsOption, option_blocks
+from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
 from .outputs import check_json_output, check_target
-from .panels import output_option
 
 
-@option_blocks()
+@command("Draw strings with their trees from a model.")
 def sample(
-    model: ModelOption,
+    model: ModelName,
     options: ResultOptions,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of strings.")] = 10,
-    output: Annotated[str, output_option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
-    strings: Annotated[bool, output_option("--strings", help="Words only, without their trees.")] = False,
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            "--max-tokens", min=1, max=10**6, help="Cut longer strings at this length, and count them."
-        ),
-    ] = 200,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
+    number: Positive = 10,
+    output: str = STDIO,
+    strings: bool = False,
+    max_tokens: Annotated[int, typer.Option(min=1, max=10**6)] = 200,
+    seed: Natural = 0,
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
@@ -43,6 +37,17 @@ def sample(
     Example:
       pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
       pdtools sample --model runs/pushdown -n 5 --strings
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+
+    Output:
+        output (-o): A file (.gz, .zst), or -.
+        strings: Words only, without their trees.
+
+    Options:
+        number (-n): Number of strings.
+        max_tokens: Cut longer strings at this length, and count them.
     """
     from pdtools.models import load_checkpoint
     from pdtools.search.sampling import SampleCounts, sample_lines
@@ -60,7 +65,7 @@ def sample(
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
     with atomic_text(output, overwrite=options.overwrite) as stream:
-        for line in progress(lines, total=number, label="strings", quiet=options.quiet):
+        for line in progress(lines, total=number, label="strings"):
             stream.write(line + "\n")
     warn(loaded.described)
     if options.as_json:
@@ -75,7 +80,4 @@ def sample(
                 "provenance": provenance({"model": model}),
             }
         )
-    message(
-        f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut",
-        quiet=options.quiet,
-    )
+    message(f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
@@ -13,7 +12,7 @@ from pdtools.report.visible import visible
 
 from .arguments import one_tree
 from .console import print_json
-from .options import JsonOption
+from .options import command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,23 +20,10 @@ if TYPE_CHECKING:
     from pdtools.trees import Tree
 
 
-class TreeStyle(str, Enum):
-    """Forms of a printed tree."""
-
-    text = "text"
-    svg = "svg"
-    forest = "forest"
-    qtree = "qtree"
+TreeStyle = Literal["text", "svg", "forest", "qtree"]
 
 
-class Actions(str, Enum):
-    """Models that write the tree into the string."""
-
-    plm = "plm"
-    plm_mask = "plm-mask"
-    tg = "tg"
-    dtg = "dtg"
-    gilt = "gilt"
+Actions = Literal["plm", "plm-mask", "tg", "dtg", "gilt"]
 
 
 # A constituent nested more deeply is drawn further to the right.
@@ -46,33 +32,15 @@ _DEEPEST_DRAWN = 200
 _PIPED_WIDTH = 10_000
 
 
+@command("Print one sentence of the shards, with its tree and tape.")
 def show(
-    shards: Annotated[
-        str | None, typer.Argument(metavar="SHARDS", help="A folder that pdtools tapes wrote.")
-    ] = None,
-    row_id: Annotated[
-        int | None, typer.Argument(metavar="ID", help="The row's id, from 0; optional with --words.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", metavar="TREE", help="A tree in brackets, instead of SHARDS.")
-    ] = None,
-    words: Annotated[
-        bool, typer.Option("--words", help="Print only the words, one sentence per line.")
-    ] = False,
-    actions: Annotated[
-        Actions | None,
-        typer.Option(
-            "--actions", help="Print the actions that this kind of model reads, instead of attachments."
-        ),
-    ] = None,
-    tree: Annotated[
-        TreeStyle | None,
-        typer.Option(
-            "--tree",
-            help="Print only the tree: as text, as a picture (SVG), or for LaTeX (packages forest, qtree).",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    shards: str | None = None,
+    row_id: int | None = None,
+    text: str | None = None,
+    words: bool = False,
+    actions: Actions | None = None,
+    tree: TreeStyle | None = None,
+    as_json: bool = False,
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
@@ -101,6 +69,16 @@ def show(
       pdtools show shards/test --words > test.txt
       pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
       pdtools show shards/train 0 --tree svg > tree.svg
+
+    Arguments:
+        shards (SHARDS): A folder that pdtools tapes wrote.
+        row_id (ID): The row's id, from 0; optional with --words.
+
+    Options:
+        text (TREE): A tree in brackets, instead of SHARDS.
+        words: Print only the words, one sentence per line.
+        actions: Print the actions that this kind of model reads, instead of attachments.
+        tree: Print only the tree: as text, as a picture (SVG), or for LaTeX (packages forest, qtree).
     """
     if (shards is None) == (text is None):
         raise typer.BadParameter("give either SHARDS or --text TREE")
@@ -146,11 +124,11 @@ def show(
         trees = trees_of_row(rows, i) if labelled is None else [labelled]
         description = describe_row(rows, i)
         if actions is not None:
-            of_arcs = {Actions.gilt: describe_graph, Actions.dtg: describe_transitions}
+            of_arcs = {"gilt": describe_graph, "dtg": describe_transitions}
             if describe := of_arcs.get(actions):
                 found = describe(rows, i)
             else:
-                found = describe_actions(rows, i, cast(Any, actions.value))
+                found = describe_actions(rows, i, cast(Any, actions))
             description |= {"actions": found}
             del description["tokens"]
     if tree is not None:
@@ -193,12 +171,12 @@ def _print_trees(trees: list[Tree], form: TreeStyle) -> None:
     from pdtools.report.tables import WIDTH
     from pdtools.report.trees import tree_latex, tree_text, trees_svg
 
-    if form is TreeStyle.svg:
+    if form == "svg":
         drawn = [trees_svg(trees)]
-    elif form is TreeStyle.text:
+    elif form == "text":
         drawn = [tree_text(tree, tags=True, width=WIDTH) for tree in trees]
     else:
-        package: Literal["forest", "qtree"] = "forest" if form is TreeStyle.forest else "qtree"
+        package: Literal["forest", "qtree"] = "forest" if form == "forest" else "qtree"
         drawn = [tree_latex(tree, package) for tree in trees]
     with atomic_text(STDIO) as out:
         out.write("\n".join(drawn))

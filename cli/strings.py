@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING
+
+import typer
 
 from pdtools.search.options import AUTO
 
-from .console import message, print_json
+from .console import bar, message, print_json
 from .evaluating import Evaluating
-from .options import ContextOptions, ExternalOptions, RunOptions
+from .options import ResultOptions, RunOptions, StringOptions
 from .outputs import check_json_output, check_target, required_output
 from .running import model_settings, read_context
 
@@ -19,100 +22,129 @@ if TYPE_CHECKING:
     from pdtools.search.model import Model
 
 
-def write_for_others(
-    options: ExternalOptions, run: RunOptions, inputs: dict[str, str], read: Callable[[], ItemSet]
-) -> None:
-    """Write the strings of items that are read from ``inputs``, for ``--write-sentences``."""
-    from pdtools.evaluation.external.sentence_files import write_sentences
-    from pdtools.provenance import provenance
-
-    assert options.write_sentences is not None
-    output = options.write_sentences
-    check_json_output(run.as_json, output)
-    check_target(output, folder=False, overwrite=run.overwrite, inputs=[*inputs.values()])
-    number = write_sentences(read(), output, text_only=options.text_only, overwrite=run.overwrite)
-    if run.as_json:
-        print_json({"counts": {"sentences": number}, "provenance": provenance(inputs)})
-    message(f"{number} sentences written", quiet=run.quiet)
+_OF_MODEL = {field.name for field in fields(RunOptions)} - {field.name for field in fields(ResultOptions)}
+_OF_FILES = {
+    "nats": ("--surprisals",),
+    "on_error": ("--surprisals",),
+    "text_style": ("--write-sentences", "--surprisals"),
+    "output": ("--model", "--surprisals", "--scores", "--from-items"),
+}
 
 
-def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
-    """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
-    from pdtools.evaluation.external.scorer import ExternalScorer
-    from pdtools.evaluation.external.sentence_files import place_names
-    from pdtools.search.model import Model
+def pick_source(context: typer.Context, asked: StringOptions, others: Mapping[str, object] = {}) -> None:
+    """Require one source of scores, and no option of another.
 
-    assert options.surprisals is not None
-    recorded = ExternalScorer(
-        options.surprisals,
-        place_names(items),
-        unit="nats" if options.nats else "bits",
-        text_style=text_style,
-        on_error=options.on_error.value,
-    )
-    return Model(family=recorded)
+    Args:
+        context: the command's context.
+        others: further sources than those of ``asked``: options and their values, None or False if not given.
+
+    Raises:
+        typer.BadParameter: unless there is exactly one, and for an option that does not go with it.
+    """
+    sources = {
+        "--model": asked.model,
+        "--surprisals": asked.surprisals,
+        "--write-sentences": asked.write_sentences,
+        **others,
+    }
+    chosen = [name for name, value in sources.items() if value not in (None, False)]
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        goes_with = ("--model",) if name in _OF_MODEL else _OF_FILES.get(name, sources)
+        given = context.get_parameter_source(name)
+        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
 
 
 def evaluate_strings(
     read: Callable[[], ItemSet],
     inputs: Mapping[str, str | None],
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: str | None,
-    output: str | None,
+    asked: StringOptions,
     *,
     text_style: str | None = None,
-    published: Callable[[ItemSet, Evaluating], Results] | None = None,
-    details: bool,
-    latex: bool,
+    published: Callable[[ItemSet], Results] | None = None,
 ) -> None:
     """Score items with a model or with external surprisals, or write their strings.
 
     Args:
         read: reads the items.
-        inputs: the files that they are read from, by their roles.
+        inputs: the files that they are read from, by their roles; None: one that is not given.
         text_style: the style of external surprisals, and of the strings that are written.
         published: judges the items by scores that are given, instead of both.
     """
-    if external.write_sentences is not None:
+    if asked.write_sentences is not None:
         given = {role: path for role, path in inputs.items() if path is not None}
-        write_for_others(external, run, given, lambda: read().written(text_style))
+        _write(read, given, asked.write_sentences, asked, text_style)
         return
 
     from pdtools.evaluation.benchmark.evaluate import evaluate_items
 
     evaluating = Evaluating.begin(
-        required_output(output),
-        run,
-        {**inputs, "model": model, "trees": run.trees, "surprisals": external.surprisals},
-        also=[reading.preceding],
-        latex=latex,
+        required_output(asked.output),
+        asked,
+        {**inputs, "model": asked.model, "trees": asked.trees, "surprisals": asked.surprisals},
+        also=[asked.preceding],
+        latex=asked.latex,
     )
-    preceding = read_context(reading, documents=False)
+    preceding = read_context(asked, documents=False)
     items = read()
-    if model is not None:
-        settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.model(settings, compares=True) as asked:
-            progress = evaluating.bar("items" if run.beam == AUTO else "strings")
-            results = evaluate_items(items, asked, progress)
-            evaluating.deliver(results, details=details)
+    if asked.model is not None:
+        settings = model_settings(evaluating.plan, asked.model, asked, context=preceding)
+        with evaluating.model(settings, compares=True) as model:
+            results = evaluate_items(items, model, bar("items" if asked.beam == AUTO else "strings"))
+            evaluating.deliver(results, details=asked.details)
     else:
         if published is not None:
-            results = published(items, evaluating)
+            results = published(items)
         else:
-            recorded = recorded_model(external, items, text_style)
-            results = evaluate_items(items, recorded, evaluating.bar("strings"))
-        evaluating.deliver(results, details=details)
+            results = evaluate_items(items, _recorded(asked, items, text_style), bar("strings"))
+        evaluating.deliver(results, details=asked.details)
     for note in results.settings.get("notes", ()):
-        evaluating.say(note)
+        message(note)
     if excluded := results.counts["items_unscorable"]:
-        evaluating.say(f"{excluded} items could not be scored (items.parquet says why)")
+        message(f"{excluded} items could not be scored (items.parquet says why)")
     for what, about in _ODD.items():
         if number := results.counts.get(what):
-            evaluating.say(f"{number} items {about}")
+            message(f"{number} items {about}")
     if unknown := results.counts["strings_with_unknown_words"]:
-        evaluating.say(f"{unknown} strings have words that the model reads as <unk>")
+        message(f"{unknown} strings have words that the model reads as <unk>")
+
+
+def _write(
+    read: Callable[[], ItemSet],
+    inputs: dict[str, str],
+    output: str,
+    options: ResultOptions,
+    text_style: str | None,
+) -> None:
+    """Write the strings of items that are read from ``inputs``."""
+    from pdtools.evaluation.external.sentence_files import write_sentences
+    from pdtools.provenance import provenance
+
+    check_json_output(options.as_json, output)
+    check_target(output, folder=False, overwrite=options.overwrite, inputs=[*inputs.values()])
+    number = write_sentences(read().written(text_style), output, overwrite=options.overwrite)
+    if options.as_json:
+        print_json({"counts": {"sentences": number}, "provenance": provenance(inputs)})
+    message(f"{number} sentences written")
+
+
+def _recorded(asked: StringOptions, items: ItemSet, text_style: str | None) -> Model:
+    """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
+    from pdtools.evaluation.external.recorded import RecordedSurprisals
+    from pdtools.evaluation.external.sentence_files import place_names
+    from pdtools.search.model import Model
+
+    recorded = RecordedSurprisals(
+        str(asked.surprisals),
+        place_names(items),
+        unit="nats" if asked.nats else "bits",
+        text_style=text_style,
+        on_error=asked.on_error,
+    )
+    return Model(family=recorded)
 
 
 _ODD = {"identical": "have strings that are all the same", "repeated": "repeat earlier ones"}

@@ -1,84 +1,69 @@
-"""``pdtools surprisal``: surprisal of every token or word."""
+"""``pdtools surprisal``: surprisal of every token or word, of text or of a table of stimuli."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import typer
 
-from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, Rejects, rejects_path
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path, write_rejects
+from pdtools.files.names import ending
+from pdtools.files.sheets import SHEETS, read_sheet
 from pdtools.files.tables import check_table_name
 
-from .arguments import sentence_files
+from .arguments import check_frequencies, named_columns, read_frequencies, sentence_files
 from .console import message, print_json, progress, warn
-from .options import (
-    ContextOptions,
-    CorrectSpacesOption,
-    FrequenciesOption,
-    GivenTextOption,
-    InputsArgument,
-    OnError,
-    OnErrorOption,
-    RunOptions,
-    ScoredModelsOption,
-    SentenceForm,
-    TableOption,
-    WordfreqOption,
-    option_blocks,
-)
+from .options import ContextOptions, ModelNames, OnError, RunOptions, SentenceForm, command
 from .outputs import check_json_output
-from .panels import input_option, search_option
 from .running import Output, model_settings, read_context
-from .stimuli import sheet_of, surprisal_of_table
 
 
-@option_blocks()
+@dataclass(frozen=True, kw_only=True)
+class SurprisalOptions(RunOptions, ContextOptions):
+    """Options for surprisals, and for the rows of which they are columns.
+
+    Input:
+        source (--from): Form of the input: text, tokens (words separated by spaces), treebank (words of
+            trees), or parts (of pdtools prompts).
+        column (NAME=COLUMN): Tables: the column of item, condition, list, sentence (A,B: several), region,
+            number, text or word.
+        glue: Tables of regions or words: text between them (default: a space).
+
+    Search:
+        parses: Add the best incremental parse after each token.
+
+    Output:
+        output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
+
+    Options:
+        nats: Print nats instead of bits.
+        words: Print a row per word instead of per token.
+        entropy: Add the entropy of the distribution of next tokens.
+        rank: Add the token's rank in that distribution, from 1.
+    """
+
+    model: ModelNames
+    output: str = STDIO
+    source: SentenceForm = "text"
+    nats: bool = False
+    words: bool = False
+    entropy: bool = False
+    rank: bool = False
+    parses: bool = False
+    column: list[str] | None = None
+    glue: str | None = None
+    frequencies: str | None = None
+    wordfreq: str | None = None
+    correct_spaces: bool = False
+    on_error: OnError = "fail"
+
+
+@command("Print the surprisal of every token or word.")
 def surprisal(
-    model: ScoredModelsOption,
-    run: RunOptions,
-    reading: ContextOptions,
-    inputs: InputsArgument = None,
-    output: TableOption = STDIO,
-    text: GivenTextOption = None,
-    source: Annotated[
-        SentenceForm,
-        input_option(
-            "--from",
-            help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
-            "trees), or parts (of pdtools prompts).",
-        ),
-    ] = SentenceForm.text,
-    nats: Annotated[bool, typer.Option("--nats", help="Print nats instead of bits.")] = False,
-    words: Annotated[
-        bool, typer.Option("--words", help="Print a row per word instead of per token.")
-    ] = False,
-    entropy: Annotated[
-        bool, typer.Option("--entropy", help="Add the entropy of the distribution of next tokens.")
-    ] = False,
-    rank: Annotated[
-        bool, typer.Option("--rank", help="Add the token's rank in that distribution, from 1.")
-    ] = False,
-    parses: Annotated[
-        bool, search_option("--parses", help="Add the best incremental parse after each token.")
-    ] = False,
-    column: Annotated[
-        list[str] | None,
-        input_option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="Tables: the column of item, condition, list, sentence (A,B: several), region, "
-            "number, text or word.",
-        ),
-    ] = None,
-    glue: Annotated[
-        str | None,
-        input_option("--glue", help="Tables of regions or words: text between them (default: a space)."),
-    ] = None,
-    frequencies: FrequenciesOption = None,
-    wordfreq: WordfreqOption = None,
-    correct_spaces: CorrectSpacesOption = False,
-    on_error: OnErrorOption = OnError.fail,
+    asked: SurprisalOptions, inputs: list[str] | None = None, text: list[str] | None = None
 ) -> None:
     """Print the surprisal of every token, or of every region of a table of stimuli, in bits.
 
@@ -135,42 +120,35 @@ def surprisal(
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
       pdtools surprisal story.txt --model hf:gpt2 --stride 256
     """
-    check_json_output(run.as_json, output)
-    table_file = None if text else sheet_of(inputs, source)
-    if table_file is not None:
-        return surprisal_of_table(
-            table_file,
-            model,
-            run,
-            reading,
-            output,
-            source=source,
-            nats=nats,
-            words=words,
-            entropy=entropy,
-            rank=rank,
-            parses=parses,
-            columns=column,
-            glue=glue,
-            frequencies=frequencies,
-            wordfreq=wordfreq,
-            correct_spaces=correct_spaces,
-            on_error=on_error,
-        )
-    one_model, *others = dict.fromkeys(model)
+    check_json_output(asked.as_json, asked.output)
+    table = None if text else _sheet_of(inputs, asked.source)
+    if table is not None:
+        _surprisal_of_table(table, asked)
+    else:
+        _surprisal_of_lines(inputs, text, asked)
+
+
+def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked: SurprisalOptions) -> None:
+    """Score sentences, and write a row for each token or word."""
+    one_model, *others = dict.fromkeys(asked.model)
     if others:
-        *first, last = model
+        *first, last = asked.model
         given = f"{', '.join(first)} and {last} are given"
         raise typer.BadParameter(f"--model takes one value: {given} (several go with a table of stimuli)")
-    of_tables = {"column": column, "glue": glue, "frequencies": frequencies, "wordfreq": wordfreq}
-    for name, value in {**of_tables, "correct-spaces": correct_spaces or None}.items():
+    of_tables = {
+        "column": asked.column,
+        "glue": asked.glue,
+        "frequencies": asked.frequencies,
+        "wordfreq": asked.wordfreq,
+    }
+    for name, value in {**of_tables, "correct-spaces": asked.correct_spaces or None}.items():
         if value is not None:
             raise typer.BadParameter(f"--{name} goes with a table of stimuli (.csv, .tsv, .xlsx, .parquet)")
-    if rank and words:
+    if asked.rank and asked.words:
         raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with --words")
-    if parses and (entropy or rank):
+    if asked.parses and (asked.entropy or asked.rank):
         raise typer.BadParameter("--parses cannot be combined with --entropy or --rank: use another run")
-    if parses and run.trees is not None:
+    if asked.parses and asked.trees is not None:
         raise PdtoolsError("--parses cannot be combined with --trees")
 
     from pdtools.search.contexts import DOCUMENT, with_documents
@@ -178,18 +156,23 @@ def surprisal(
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
-    files = sentence_files(inputs, text, source.value)
-    read = [*files, one_model, run.trees, reading.preceding]
-    beside = [str(rejects_path(output) or STDIO)]
-    table = Output.check(output, run, folder=False, inputs=read, beside=beside)
-    check_table_name(output)
-    context = read_context(reading, documents=True)
-    measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
-    settings = model_settings(table.plan, one_model, run, context=context, measures=measures, parses=parses)
-    rejects = Rejects(on_error.value)
-    unit: Unit = "nats" if nats else "bits"
+    files = sentence_files(inputs, text, asked.source)
+    read = [*files, one_model, asked.trees, asked.preceding]
+    beside = [str(rejects_path(asked.output) or STDIO)]
+    table = Output.check(asked.output, asked, folder=False, inputs=read, beside=beside)
+    check_table_name(asked.output)
+    context = read_context(asked, documents=True)
+    measures: tuple[Measure, ...] = (
+        *(("entropy",) if asked.entropy else ()),
+        *(("rank",) if asked.rank else ()),
+    )
+    settings = model_settings(
+        table.plan, one_model, asked, context=context, measures=measures, parses=asked.parses
+    )
+    rejects = Rejects(asked.on_error)
+    unit: Unit = "nats" if asked.nats else "bits"
     with table.model(settings) as scorer:
-        lines = read_inputs(files, source.value, scorer.settings["text_style"])
+        lines = read_inputs(files, asked.source, scorer.settings["text_style"])
         if context.of == DOCUMENT:
             lines = with_documents(lines, scorer.settings["window"])
         results = surprisals(
@@ -197,32 +180,138 @@ def surprisal(
             scorer,
             rejects=rejects,
             unit=unit,
-            words=words,
-            parses=parses,
+            words=asked.words,
+            parses=asked.parses,
             documents=context.stride is not None,
         )
-        results = progress(
-            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
+        results = progress(results, total=lambda: count_inputs(files, asked.source), label="sentences")
+        of_rows = columns(
+            words=asked.words, parses=asked.parses, seen=context.is_asked_for, measures=measures
         )
-        of_rows = columns(words=words, parses=parses, seen=context.is_asked_for, measures=measures)
-        counts = write_surprisals(results, output, rejects=rejects, of_rows=of_rows)
+        counts = write_surprisals(results, asked.output, rejects=rejects, of_rows=of_rows)
     warn(scorer.settings)
-    if run.as_json:
-        from dataclasses import asdict
-
+    if asked.as_json:
         from pdtools.provenance import provenance
 
-        rows = "tokens" if not words else "text words" if source is SentenceForm.text else "words"
+        rows = "tokens" if not asked.words else "text words" if asked.source == "text" else "words"
         print_json(
             {
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": {**scorer.settings, "unit": unit, "rows": rows},
                 "provenance": provenance(
-                    {"model": one_model, **run.trees_read, **{name: name for name in inputs or []}}
+                    {"model": one_model, **asked.trees_read, **{name: name for name in inputs or []}}
                 ),
             }
         )
-    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=run.quiet)
+    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}")
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=run.quiet)
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}")
+
+
+def _sheet_of(inputs: Sequence[str] | None, source: SentenceForm) -> str | None:
+    """The table among the inputs, recognized by the ending of its name; None: there is none.
+
+    Raises:
+        InputError: if there are several.
+    """
+    if source not in ("text", "tokens") or not any(ending(name) in SHEETS for name in inputs or ()):
+        return None
+    first, *others = expand_inputs(inputs or (), SHEETS)
+    if others:
+        raise InputError("a table of stimuli is read by itself", file=first, hint=f"leave out {others[0]}")
+    return first
+
+
+def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
+    """Score the sentences of a table with models, and write its rows with their surprisals."""
+    from pdtools.search.scores import Measure
+    from pdtools.stimuli.columns import TABLES, make_table, new_columns, write
+    from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
+    from pdtools.stimuli.table import read_stimuli
+
+    if asked.rank:
+        raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with a table")
+    if asked.trees is not None:
+        raise PdtoolsError("--trees belong to lines of text: they cannot be combined with a table")
+    if not asked.words and (asked.frequencies or asked.wordfreq):
+        raise typer.BadParameter("frequencies are given for words: add --words")
+    check_frequencies(asked.frequencies, asked.wordfreq)
+    check_table_name(asked.output, TABLES)
+    read = [file, *asked.model, asked.frequencies, asked.preceding]
+    beside = [str(path)] if (path := rejects_path(asked.output)) else []
+    table = Output.check(asked.output, asked, folder=False, inputs=read, beside=beside)
+    stimuli = read_stimuli(
+        read_sheet(file),
+        named_columns(asked.column),
+        words=asked.words,
+        glue=" " if asked.glue is None else asked.glue,
+    )
+    frequency = read_frequencies(asked.frequencies, asked.wordfreq)
+    new_columns(stimuli, frequency=frequency is not None, parses=asked.parses)
+    for note in (stimuli.form, *stimuli.notes):
+        message(f"{file}: {note}")
+
+    context = read_context(asked, documents=stimuli.documents is not None)
+    measures: tuple[Measure, ...] = ("entropy",) if asked.entropy else ("structure",)
+    measures = (*measures, "spaces") if asked.correct_spaces else measures
+    models = named_models(
+        [
+            model_settings(table.plan, each, asked, context=context, measures=measures)
+            for each in dict.fromkeys(asked.model)
+        ],
+        [],
+    )
+    rejects = Rejects(asked.on_error)
+    spaced: Literal["text", "tokens"] = "tokens" if asked.source == "tokens" else "text"
+    made = {
+        each.name: Surprisals(stimuli, spaced, "nats" if asked.nats else "bits", rejects) for each in models
+    }
+    found, settings = list(made.values()), dict[int, dict[str, object]]()
+    described = [each.settings.for_job() for each in models]
+    with table.chunks("stimuli", models=described, parses=asked.parses) as job:
+        scores = score_parts(
+            models,
+            lambda number, scorer: found[number].parts(context, scorer),
+            settings,
+            plan=table.plan,
+            job=job,
+            parses=asked.parses,
+        )
+        for number, place, score in progress(scores, total=None, label="sentences"):
+            found[number].add(place, score)
+        rows = make_table(stimuli, made, frequency=frequency)
+        n_breaks = write(rows, asked.output)
+        stimuli.exclude_empty(rejects)
+        write_rejects(asked.output, rejects)
+    for scorer in settings.values():
+        warn(scorer)
+    for name, own in made.items():
+        if asked.correct_spaces and not own.corrects_spaces:
+            message(f"{name}: not corrected for spaces, which its asked.model cannot")
+    crossing = sum(each.n_crossing for each in found)
+    if asked.as_json:
+        from pdtools.provenance import provenance
+
+        print_json(
+            {
+                "counts": {"sentences": len(stimuli.texts), "rows": len(rows.rows), "crossing": crossing},
+                "rejects": rejects.by_reason(),
+                "settings": {
+                    "models": {each.name: settings[i] for i, each in enumerate(models)},
+                    "unit": "nats" if asked.nats else "bits",
+                    "rows": "words" if asked.words else "regions",
+                    "table": stimuli.form,
+                    "notes": list(stimuli.notes),
+                },
+                "provenance": provenance({"table": file, **{each: each for each in asked.model}}),
+            }
+        )
+    if crossing:
+        what = "word" if asked.words else "region"
+        message(f"{crossing} tokens reach over the end of a {what}: they count where they begin")
+    if n_breaks:
+        said = f"{n_breaks} cells with a line break, which TSV lacks: a blank stands for it"
+        message(f"{asked.output}: {said}")
+    for record in rejects:
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}")

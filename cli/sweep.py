@@ -5,84 +5,38 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pdtools.files import Kind, check_kind, is_stream
 from pdtools.jobs.devices import pick_device
+from pdtools.report.visible import visible
 
-from .console import message, open_bar, print_json, say_it_will_stop
-from .options import (
-    DeviceOption,
-    JsonOption,
-    ModelKindOption,
-    OnError,
-    OnErrorOption,
-    QuietOption,
-    ThreadsOption,
-    complete_recipes,
-)
-from .panels import model_option, output_option
+from .console import message, open_bar, print_json, say_it_will_stop, shows_bars
+from .options import ModelKind, OnError, Positive, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
     from pdtools.training import Outcome, SweepRun
     from pdtools.training.train import OpenRun
 
 
+@command("Train a model for every combination of some settings' values.", without=("overwrite",))
 def sweep(
-    shards: Annotated[
-        str,
-        typer.Argument(metavar="SHARDS", help="Training data; {KEY} stands for the run's value of that key."),
-    ],
-    valid: Annotated[
-        str, typer.Option("--valid", metavar="SHARDS", help="Validation data; {KEY} as in SHARDS.")
-    ],
-    grid: Annotated[
-        list[str],
-        typer.Option(
-            "--grid",
-            metavar="KEY=VALUES",
-            help="Values of a setting: train.learning_rate=0.01,0.005 (repeatable).",
-        ),
-    ],
-    output: Annotated[
-        str, output_option("--output", "-o", metavar="DIR", help="Folder for the runs' folders.")
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="PATTERN", help="Name of each run's folder, with {KEY} for values."),
-    ] = None,
-    model: ModelKindOption = None,
-    init: Annotated[
-        str | None,
-        model_option(
-            "--init",
-            metavar="DIR",
-            help="Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            autocompletion=complete_recipes,
-            help="TOML recipe, or the name of a bundled one (cfl).",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting for all runs (repeatable)."),
-    ] = None,
-    at_once: Annotated[
-        int, typer.Option("--at-once", min=1, help="Number of runs to train vmapped (recurrent models).")
-    ] = 1,
-    on_error: OnErrorOption = OnError.fail,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    shards: str,
+    valid: str,
+    grid: list[str],
+    output: str,
+    options: ResultOptions,
+    name: str | None = None,
+    model: ModelKind | None = None,
+    init: str | None = None,
+    config: RecipeName | None = None,
+    settings: list[str] | None = None,
+    at_once: Positive = 1,
+    on_error: OnError = "fail",
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Train a model for every combination of some settings' values, and list the runs, best first.
 
@@ -98,6 +52,24 @@ def sweep(
           --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
       pdtools sweep windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 \\
           --grid train.seed=1,2,3 -o runs/gpt2
+
+    Arguments:
+        shards (SHARDS): Training data; {KEY} stands for the run's value of that key.
+
+    Model:
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        init (DIR): Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.
+
+    Output:
+        output (-o DIR): Folder for the runs' folders.
+
+    Options:
+        valid (SHARDS): Validation data; {KEY} as in SHARDS.
+        grid (KEY=VALUES): Values of a setting: train.learning_rate=0.01,0.005 (repeatable).
+        name (PATTERN): Name of each run's folder, with {KEY} for values.
+        config (FILE): TOML recipe, or the name of a bundled one (cfl).
+        settings (--set KEY=VALUE): A setting for all runs (repeatable).
+        at_once: Number of runs to train vmapped (recurrent models).
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")
@@ -119,24 +91,24 @@ def sweep(
         check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
     with (
-        Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-        SweepProgress(runs, quiet=quiet) as progress,
+        Interruption(at_once=False, noted=lambda: say_it_will_stop()) as interruption,
+        SweepProgress(runs) as progress,
     ):
         outcomes = run_sweep(
             runs,
             at_once=at_once,
             device=chosen_device,
-            on_error=on_error.value,
+            on_error=on_error,
             listener=progress,
             stop=interruption,
         )
     ordered = sorted(outcomes, key=lambda outcome: outcome.loss)
-    if as_json:
+    if options.as_json:
         print_json([dataclasses.asdict(outcome) for outcome in ordered])
     else:
         _print_table(ordered)
     if interruption.received:
-        message(f"{output}: stopped; the same command continues the sweep", quiet=quiet)
+        message(f"{output}: stopped; the same command continues the sweep")
         raise typer.Exit(128 + interruption.received)
     if any(outcome.status == "failed" for outcome in outcomes):
         raise typer.Exit(1)
@@ -159,13 +131,12 @@ def _row(outcome: Outcome) -> list[str | int | float | None]:
 class SweepProgress:
     """A bar over the steps of all runs, and a line for each run that begins or ends, on standard error."""
 
-    def __init__(self, runs: Sequence[SweepRun], *, quiet: bool) -> None:
+    def __init__(self, runs: Sequence[SweepRun]) -> None:
         self._steps = {run.name: run.recipe.train.steps for run in runs}
-        self._quiet = quiet
         self._bar: Any = None
 
     def __enter__(self) -> SweepProgress:
-        if not self._quiet and sys.stderr.isatty():
+        if shows_bars():
             self._bar = open_bar(sum(self._steps.values()), "steps of all runs")
         return self
 
@@ -220,5 +191,7 @@ class SweepProgress:
     def _tell(self, line: str, *, always: bool = False) -> None:
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
+        elif always:
+            print(visible(line), file=sys.stderr)
         else:
-            message(line, quiet=self._quiet and not always)
+            message(line)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,16 +12,7 @@ from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 from pdtools.provenance.model_names import check_no_hub_name
 
 from .console import counter, message, print_json
-from .options import (
-    ChunkOptions,
-    LowerCaseOption,
-    OnError,
-    OnErrorOption,
-    VocabSizeOption,
-    named_tokenizer,
-    option_blocks,
-)
-from .panels import input_option, model_option, output_option
+from .options import ChunkOptions, OnError, Positive, command, named_tokenizer
 from .running import Output
 
 if TYPE_CHECKING:
@@ -31,110 +22,39 @@ if TYPE_CHECKING:
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
 
 
-class TokenizerStyle(str, Enum):
-    """Styles in which words become text for a tokenizer."""
-
-    ptb = "ptb"
-    raw = "raw"
-    typed = "typed"
+TokenizerStyle = Literal["ptb", "raw", "typed"]
 
 
-class Factor(str, Enum):
-    """Binarizations of nodes with more than two children."""
-
-    right = "right"
-    left = "left"
+Factor = Literal["right", "left"]
 
 
-class Layout(str, Enum):
-    """The unit of a row of the shards."""
-
-    sentence = "sentence"
-    window = "window"
+Layout = Literal["sentence", "window"]
 
 
-class Documents(str, Enum):
-    """The unit whose end no window crosses."""
-
-    blank = "blank"
-    file = "file"
-    none = "none"
+Documents = Literal["blank", "file", "none"]
 
 
-class Tape(str, Enum):
-    """Storage of the stack tape."""
-
-    packed = "packed"
-    none = "none"
+Tape = Literal["packed", "none"]
 
 
-@option_blocks()
+@command("Convert trees into shards: tokens, attachments, stack tapes.")
 def tapes(
-    trees: Annotated[list[str], typer.Argument(metavar="TREES", help="Files, folders, globs, or -.")],
-    output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
+    trees: list[str],
+    output: str,
     run: ChunkOptions,
-    tokenizer: Annotated[
-        str,
-        model_option(
-            "--tokenizer",
-            metavar="word|bpe|DIR",
-            callback=named_tokenizer,
-            help="Make one from these trees; or use that of shards, of a model (hf:gpt2), or of a file.",
-        ),
-    ] = "word",
-    vocab_size: VocabSizeOption = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2, but 1 with --no-unk)."),
-    ] = None,
-    unk: Annotated[
-        bool | None,
-        typer.Option(
-            "--unk/--no-unk", help="word: give unknown words a token (default), or exclude their sentences."
-        ),
-    ] = None,
-    lower_case: LowerCaseOption = False,
-    text_style: Annotated[
-        TokenizerStyle | None,
-        input_option(
-            "--text-style",
-            help="ptb: words as in a treebank (default). raw: as people write. typed (bpe only): "
-            "raw, with typographic quotes, dashes and ellipses read as plain ones.",
-        ),
-    ] = None,
-    layout: Annotated[Layout, input_option("--layout", help="Content of a row.")] = Layout.sentence,
-    window: Annotated[
-        int | None,
-        typer.Option(
-            "--window", min=2, help="--layout window: the most positions of a row (tokens and ROOTs)."
-        ),
-    ] = None,
-    documents: Annotated[
-        Documents | None,
-        typer.Option(
-            "--documents",
-            help="--layout window: documents end at blank lines, with their file (default), or "
-            "never (none). No window crosses the end of a document.",
-        ),
-    ] = None,
-    tape: Annotated[
-        Tape | None,
-        typer.Option(
-            "--tape", help="Store the stack tapes (packed), or not (default: packed, but none for windows)."
-        ),
-    ] = None,
-    binarize: Annotated[
-        Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
-    ] = Factor.right,
-    prompts: Annotated[
-        str | None,
-        input_option(
-            "--prompts",
-            metavar="FILE",
-            help="--layout window: the prompts of TREES, from pdtools prompts; each gets a window.",
-        ),
-    ] = None,
-    on_error: OnErrorOption = OnError.fail,
+    tokenizer: Annotated[str, typer.Option(callback=named_tokenizer)] = "word",
+    vocab_size: Positive | None = None,
+    min_count: Positive | None = None,
+    unk: bool | None = None,
+    lower_case: bool = False,
+    text_style: TokenizerStyle | None = None,
+    layout: Layout = "sentence",
+    window: Annotated[int | None, typer.Option(min=2)] = None,
+    documents: Documents | None = None,
+    tape: Tape | None = None,
+    binarize: Factor = "right",
+    prompts: str | None = None,
+    on_error: OnError = "fail",
 ) -> None:
     """Convert trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
 
@@ -169,13 +89,38 @@ def tapes(
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
       pdtools tapes rte.trees --prompts rte.jsonl -o rte --layout window --window 512 --tokenizer hf:gpt2
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
+
+    Arguments:
+        trees (TREES): Files, folders, globs, or -.
+
+    Input:
+        text_style: ptb: words as in a treebank (default). raw: as people write. typed (bpe only): raw, with
+            typographic quotes, dashes and ellipses read as plain ones.
+        layout: Content of a row.
+        prompts (FILE): --layout window: the prompts of TREES, from pdtools prompts; each gets a window.
+
+    Model:
+        tokenizer (word|bpe|DIR): Make one from these trees; or use that of shards, of a model (hf:gpt2), or
+            of a file.
+
+    Output:
+        output (-o): The folder to write.
+
+    Options:
+        min_count: Rarer words are unknown (default: 2, but 1 with --no-unk).
+        unk (--unk/--no-unk): word: give unknown words a token (default), or exclude their sentences.
+        window: --layout window: the most positions of a row (tokens and ROOTs).
+        documents: --layout window: documents end at blank lines, with their file (default), or never (none).
+            No window crosses the end of a document.
+        tape: Store the stack tapes (packed), or not (default: packed, but none for windows).
+        binarize: Right- or left-branching binarization.
     """
     from pdtools.jobs import Plan
     from pdtools.prompts.items import read_prompts
     from pdtools.prompts.rows import prompt_shards
     from pdtools.provenance import identify
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-    from pdtools.trees import arcs_beside, count_trees, texts_beside
+    from pdtools.trees import count_trees, files_beside
     from pdtools.trees.forms import refuse_for
 
     if is_stream(output):
@@ -185,27 +130,27 @@ def tapes(
     refuse_for(Kind.TREES, files)
     read = [*files, *tokenizer_input(tokenizer), *([] if prompts is None else [prompts])]
     shards = Output.check(output, run, folder=True, inputs=read)
-    rejects = Rejects(on_error.value)
+    rejects = Rejects(on_error)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
-    arcs = arcs_beside(files) if layout is Layout.sentence else []
+    arcs = files_beside(files, "arcs") if layout == "sentence" else []
     if without := [file for file in files if arcs and f"{file}.arcs" not in arcs]:
-        message(f"no arcs are stored: no file {without[0]}.arcs", quiet=run.quiet)
+        message(f"no arcs are stored: no file {without[0]}.arcs")
         arcs = []
     settings = ShardSettings(
-        factor=binarize.value,
+        factor=binarize,
         constituents="labelled",
         arcs="unlabelled" if arcs else "none",
-        tape=(tape or Tape.packed).value,
+        tape=tape or "packed",
     )
-    if layout is Layout.window:
+    if layout == "window":
         if window is None:
             raise typer.BadParameter("--layout window needs --window, the most positions of a row")
         settings = ShardSettings(
             layout="window",
-            factor=binarize.value,
-            tape=(tape or Tape.none).value,
+            factor=binarize,
+            tape=tape or "none",
             window=window,
-            documents=(documents or Documents.file).value,
+            documents=documents or "file",
         )
     elif (window, documents, prompts) != (None, None, None):
         raise typer.BadParameter("--window, --documents and --prompts are for --layout window")
@@ -221,14 +166,14 @@ def tapes(
         )
         if run.as_json:
             print_json(manifest)
-        _tell(manifest, output, run.quiet)
+        _tell(manifest, output)
         return
-    texts = texts_beside(files) if used.text_style == "raw" else []
+    texts = files_beside(files, "text") if used.text_style == "raw" else []
     described = {
         **({"texts": [identify(text) for text in texts]} if texts else {}),
         **({"arc_files": [identify(file) for file in arcs]} if arcs else {}),
         **settings.record(),
-        "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
+        "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
     with shards.chunks("tapes", **described) as job:
         manifest = shards_from_files(
@@ -240,13 +185,11 @@ def tapes(
             overwrite=run.overwrite,
             plan=shards.plan,
             job=job,
-            watch=lambda name: counter(
-                name, total=lambda: count_trees(files), label="trees", quiet=run.quiet
-            ),
+            watch=lambda name: counter(name, total=lambda: count_trees(files), label="trees"),
         )
     if run.as_json:
         print_json(manifest)
-    _tell(manifest, output, run.quiet)
+    _tell(manifest, output)
 
 
 def tokenizer_input(name: str) -> list[str]:
@@ -275,12 +218,12 @@ def chosen_tokenizer(
     if name not in ("word", "bpe"):
         if (size, min_count, unk) != (None, None, None):
             raise typer.BadParameter("--vocab-size, --min-count and --unk are for --tokenizer word or bpe")
-        if style is TokenizerStyle.typed:
+        if style == "typed":
             raise typer.BadParameter("--text-style typed is for --tokenizer bpe")
-        return Tokenizer.load(name, None if style is None else style.value)
+        return Tokenizer.load(name, style)
     if name == "bpe" and unk is not None:
         raise typer.BadParameter("--unk/--no-unk is for --tokenizer word: bpe knows every word")
-    typed = style is TokenizerStyle.typed
+    typed = style == "typed"
     if typed and name == "word":
         raise typer.BadParameter("--text-style typed is for --tokenizer bpe")
     return TokenizerSettings(
@@ -288,32 +231,28 @@ def chosen_tokenizer(
         size=size,
         min_count=min_count,
         unk=unk is not False,
-        text_style="ptb" if style in (None, TokenizerStyle.ptb) else "raw",
+        text_style="ptb" if style in (None, "ptb") else "raw",
         lower_case=lower_case,
         typed=typed,
     )
 
 
-def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
+def _tell(manifest: dict[str, Any], output: str) -> None:
     counts = manifest["counts"]
     message(
         f"{output}: {counts['sentences']} sentences, {counts['tokens']} tokens, {counts['words']} words"
         f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']},"
-        f" deepest {counts['deepest']}",
-        quiet=quiet,
+        f" deepest {counts['deepest']}"
     )
     if manifest["settings"]["layout"] == "window":
         positions = counts["rows"] * manifest["settings"]["window"]
         filled = (counts["tokens"] + counts["sentences"]) / positions
-        message(
-            f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled", quiet=quiet
-        )
+        message(f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled")
     if unknown := counts["unknown_labels"]:
         have = "1 sentence has" if unknown == 1 else f"{unknown} sentences have"
         message(
             f"{have} constituents whose labels the tokenizer lacks: action models score these as the"
-            " rarest label, others read no labels",
-            quiet=quiet,
+            " rarest label, others read no labels"
         )
     for reason, number in manifest["left_out"].items():
-        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -15,104 +15,71 @@ from pdtools.jobs.devices import pick_device
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 
-from .console import message, open_bar, print_json, say_it_will_stop
-from .formal.train_task import TaskOptions
-from .options import (
-    DeviceOption,
-    JsonOption,
-    ModelKindOption,
-    OnError,
-    OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ThreadsOption,
-    complete_recipes,
-    option_blocks,
-)
-from .panels import input_option, model_option, output_option, parallel_option
+from .arguments import parse_range
+from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars
+from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
+    from pdtools.formal.transduction_training import TaskInput
     from pdtools.training import Recipe, RunState
     from pdtools.training.distributed import Ranks
 
 
-class Distributed(str, Enum):
-    """Divisions of the work among processes that train together."""
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """Options for training on a task.
 
-    ddp = "ddp"
-    fsdp = "fsdp"
+    Input:
+        task (NAME): Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.
+        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40); one length per step.
+        as_released: --task: follow its authors' code if it differs from the paper.
+    """
+
+    task: str | None = None
+    lengths: str | None = None
+    as_released: bool = False
+
+    def training_input(self, valid: str | None) -> TaskInput | None:
+        """The data of the run, with ``valid`` as a file of pairs; None without a task.
+
+        Raises:
+            PdtoolsError: if there is no such task, or it has no strings so short.
+            InputError: if the file holds other data.
+        """
+        if self.task is None:
+            if self.lengths or self.as_released:
+                raise typer.BadParameter("--lengths and --as-released go with --task")
+            return None
+
+        from pdtools.formal.transduction_training import TaskInput
+        from pdtools.formal.transductions import make_task
+
+        task = make_task(self.task, as_released=self.as_released)
+        lengths = parse_range(self.lengths) if self.lengths else range(task.shortest, 41)
+        return TaskInput(task, lengths, valid)
 
 
-@option_blocks()
+Distributed = Literal["ddp", "fsdp"]
+
+
+@command("Train a language model on shards, or on a task.")
 def train(
-    output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    output: str,
     task: TaskOptions,
-    shards: Annotated[
-        str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
-    ] = None,
-    model: ModelKindOption = None,
-    init: Annotated[
-        str | None,
-        model_option(
-            "--init",
-            metavar="DIR",
-            help="Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        model_option(
-            "--config",
-            metavar="FILE",
-            autocompletion=complete_recipes,
-            help="TOML recipe, or a name (pdtools config list).",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        model_option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools config "
-            "keys lists all.",
-        ),
-    ] = None,
-    valid: Annotated[
-        str | None,
-        input_option(
-            "--valid",
-            metavar="SHARDS",
-            help="Validation data, which choose the best checkpoint (--task: a file of pairs). "
-            "Default: keep the newest.",
-        ),
-    ] = None,
-    treereg_shards: Annotated[
-        str | None,
-        input_option(
-            "--treereg-shards",
-            metavar="SHARDS",
-            help="Parsed sentences used only for TreeReg's loss (default: SHARDS).",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, output_option("--resume", help="Continue the run in DIR, or start one if there is none.")
-    ] = False,
-    overwrite: OverwriteOption = False,
-    on_error: OnErrorOption = OnError.fail,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of everything random (train.seed).")
-    ] = None,
-    distributed: Annotated[
-        Distributed,
-        parallel_option(
-            "--distributed",
-            help="Under torchrun, each process holds the whole model (ddp) or a part (fsdp).",
-        ),
-    ] = Distributed.ddp,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    options: ResultOptions,
+    shards: str | None = None,
+    model: ModelKind | None = None,
+    init: str | None = None,
+    config: RecipeName | None = None,
+    settings: list[str] | None = None,
+    valid: str | None = None,
+    treereg_shards: str | None = None,
+    resume: bool = False,
+    on_error: OnError = "fail",
+    seed: int | None = None,
+    distributed: Distributed = "ddp",
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
@@ -130,6 +97,31 @@ def train(
       pdtools train windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
       pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
+
+    Arguments:
+        shards (SHARDS): Folder that pdtools tapes or blocks wrote.
+
+    Input:
+        valid (SHARDS): Validation data, which choose the best checkpoint (--task: a file of pairs). Default:
+            keep the newest.
+        treereg_shards (SHARDS): Parsed sentences used only for TreeReg's loss (default: SHARDS).
+
+    Model:
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        init (DIR): Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.
+        config (FILE): TOML recipe, or a name (pdtools config list).
+        settings (--set KEY=VALUE): A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools
+            config keys lists all.
+
+    Output:
+        output (-o DIR): Folder of the run.
+        resume: Continue the run in DIR, or start one if there is none.
+
+    Parallel:
+        distributed: Under torchrun, each process holds the whole model (ddp) or a part (fsdp).
+
+    Options:
+        seed: Seed of everything random (train.seed).
     """
     strings = task.training_input(valid)
     data = strings or shards
@@ -150,21 +142,21 @@ def train(
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
-        quiet = quiet or not ranks.is_main
-        init = init and _initial_model(init, ranks, quiet=quiet)
+        set_quiet(options.quiet or not ranks.is_main)
+        init = init and _initial_model(init, ranks)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
             named = [name for name in read if name is not None]
-            replaced = check_output(output, overwrite=overwrite, folder=True, inputs=named)
+            replaced = check_output(output, overwrite=options.overwrite, folder=True, inputs=named)
             if replaced is not None:
-                message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
+                message(f"replacing {replaced} in {output}, at the first checkpoint")
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
         if strings is None and sys.stderr.isatty():
-            message(f"reading {data} …", quiet=quiet)
+            message(f"reading {data} …")
         chosen_device = pick_device(local_device(device), threads)
         with (
-            Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-            Progress(output, quiet=quiet) as progress,
+            Interruption(at_once=False, noted=lambda: say_it_will_stop()) as interruption,
+            Progress(output) as progress,
             open_run(
                 data,
                 output,
@@ -175,37 +167,36 @@ def train(
                     init=init,
                     device=chosen_device,
                     resume=resume,
-                    overwrite=overwrite,
-                    on_error=on_error.value,
+                    overwrite=options.overwrite,
+                    on_error=on_error,
                     listener=progress,
                     parse_samples=parse_samples,
                     stop=interruption,
                     ranks=ranks,
-                    distribution=distributed.value,
+                    distribution=distributed,
                 ),
             ) as run,
         ):
             progress.recipe = run.recipe
             if run.initialized is not None:
-                message(str(run.initialized), quiet=quiet)
+                message(str(run.initialized))
             if run.other_code is not None:
-                message(run.other_code, quiet=quiet)
+                message(run.other_code)
             if run.relabelled:
                 message(
                     f"{run.relabelled} validation sentences have labels that the training shards lack:"
-                    " these are scored as the rarest label",
-                    quiet=quiet,
+                    " these are scored as the rarest label"
                 )
             report = run.train()
         received = ranks.largest(interruption.received or 0)
-    if as_json and ranks.is_main:
+    if options.as_json and ranks.is_main:
         print_json(report)
-    message(_summary(report), quiet=quiet)
+    message(_summary(report))
     if report["finished"] is None and received:
         raise typer.Exit(128 + received)
 
 
-def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
+def _initial_model(name: str, ranks: Ranks) -> str:
     """The folder of the model that ``--init`` names, the same for all ranks.
 
     For a model on the hub, it has the commit that rank 0 finds, since a branch may move on meanwhile.
@@ -214,9 +205,9 @@ def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
 
     is_hub = name.startswith(PREFIX) and ranks.size > 1
     if ranks.is_main or not is_hub:
-        found = find_model(name, bars=not quiet)
+        found = find_model(name, bars=not is_quiet())
         if found.note is not None:
-            message(found.note, quiet=quiet)
+            message(found.note)
         if not is_hub:
             return found.folder
     commit = Path(found.folder).name if ranks.is_main else "0" * 40
@@ -277,8 +268,8 @@ def _amount(facts: Mapping[str, Any]) -> str:
 class Progress:
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
-    def __init__(self, output: str, *, quiet: bool) -> None:
-        self._output, self._quiet = output, quiet
+    def __init__(self, output: str) -> None:
+        self._output = output
         self._bar: Any = None
         self.recipe: Recipe | None = None  # known when the run is open
 
@@ -289,7 +280,7 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
         if kind is KeyboardInterrupt and self.recipe is None:
-            message(f"{self._output}: nothing was begun", quiet=self._quiet)
+            message(f"{self._output}: nothing was begun")
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         """Open the bar, if it is visible."""
@@ -297,10 +288,9 @@ class Progress:
         begin = f"resuming from step {state.step}" if state.step else "starting"
         message(
             f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"
-            f" {_amount(facts)}, {facts['device']}",
-            quiet=self._quiet,
+            f" {_amount(facts)}, {facts['device']}"
         )
-        if not self._quiet and sys.stderr.isatty():
+        if shows_bars():
             self._bar = open_bar(facts["steps"], "steps", initial=state.step)
 
     def stepped(self, step: int) -> None:
@@ -321,4 +311,4 @@ class Progress:
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
         else:
-            message(line, quiet=self._quiet)
+            message(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,19 +16,8 @@ from pdtools.jobs.devices import pick_device
 
 from .arguments import sentence_files
 from .console import message, print_json, progress
-from .options import (
-    BeamOptions,
-    DeviceOption,
-    GivenTextOption,
-    ResultOptions,
-    SeedOption,
-    SentenceForm,
-    ThreadsOption,
-    models_folder,
-    option_blocks,
-)
+from .options import BeamOptions, ModelNames, Natural, Positive, ResultOptions, SentenceForm, Threads, command
 from .outputs import check_different, check_target
-from .panels import input_option, output_option, search_option
 
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Trace
@@ -36,59 +25,22 @@ if TYPE_CHECKING:
     from pdtools.search.options import SearchOptions
 
 
-@option_blocks(without=("word_beam", "fast_track"))
+@command("Write one HTML file that shows sentences, results or runs.")
 def view(
     beam: BeamOptions,
     options: ResultOptions,
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Results folders of any number of models; stimuli; runs; or, with --model, sentences.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        models_folder(help="A checkpoint, a run, or a Hugging Face causal LM (hf:gpt2); repeatable."),
-    ] = None,
-    text: GivenTextOption = None,
-    pair: Annotated[
-        tuple[str, str] | None,
-        input_option("--pair", metavar="GOOD BAD", help="Show a minimal pair side by side."),
-    ] = None,
-    source: Annotated[
-        SentenceForm,
-        input_option(
-            "--from",
-            help="Form of the sentences: text, tokens (words separated by spaces), or treebank "
-            "(trees, used as gold trees).",
-        ),
-    ] = SentenceForm.text,
-    gold: Annotated[
-        str | None,
-        input_option("--gold", metavar="FILE", help="Gold trees of the sentences, in the same order."),
-    ] = None,
-    hypotheses: Annotated[
-        int, search_option("--hypotheses", min=1, help="Number of hypotheses to list for each beam.")
-    ] = 10,
-    output: Annotated[
-        str | None, output_option("--output", "-o", metavar="FILE", help="The HTML file to write.")
-    ] = None,
-    figures: Annotated[
-        str | None,
-        output_option(
-            "--figures",
-            metavar="DIR",
-            help="Also write every figure as SVG and PDF, every table as LaTeX and CSV.",
-        ),
-    ] = None,
-    title: Annotated[str | None, output_option("--title", help="Title of the page.")] = None,
-    most_mb: Annotated[
-        float, output_option("--max-mb", min=0, max=1e6, help="Refuse to write a larger page.")
-    ] = 20,
-    seed: SeedOption = 0,
-    device: DeviceOption = "cpu",
-    threads: ThreadsOption = 0,
+    paths: list[str] | None = None,
+    model: ModelNames | None = None,
+    text: list[str] | None = None,
+    pair: tuple[str, str] | None = None,
+    source: SentenceForm = "text",
+    gold: str | None = None,
+    hypotheses: Positive = 10,
+    output: str | None = None,
+    figures: str | None = None,
+    seed: Natural = 0,
+    device: str = "cpu",
+    threads: Threads = 0,
 ) -> None:
     """Write one HTML file that shows sentences, results or runs; it opens in any browser, without a network.
 
@@ -110,6 +62,25 @@ def view(
       pdtools view results/base results/pushdown -o results.html
       pdtools view surprisals.csv -o stimuli.html
       pdtools view runs/* -o runs.html --figures figures
+
+    Arguments:
+        paths (PATH): Results folders of any number of models; stimuli; runs; or, with --model, sentences.
+
+    Input:
+        pair (GOOD BAD): Show a minimal pair side by side.
+        source (--from): Form of the sentences: text, tokens (words separated by spaces), or treebank (trees,
+            used as gold trees).
+        gold (FILE): Gold trees of the sentences, in the same order.
+
+    Model:
+        model (DIR): A checkpoint, a run, or a Hugging Face causal LM (hf:gpt2); repeatable.
+
+    Search:
+        hypotheses: Number of hypotheses to list for each beam.
+
+    Output:
+        output (-o FILE): The HTML file to write.
+        figures (DIR): Also write every figure as SVG and PDF, every table as LaTeX and CSV.
     """
     if output is None and figures is None:
         raise typer.BadParameter("name the page with -o, a folder for figures with --figures, or both")
@@ -129,7 +100,6 @@ def view(
             folder=is_folder,
             overwrite=options.overwrite,
             inputs=given,
-            quiet=options.quiet,
             watched=not are_runs,
         )
 
@@ -146,9 +116,9 @@ def view(
         names = list(short_names([Path(each) for each in models]).values())
         if len(names) < len(models):
             raise typer.BadParameter("--model: a model is given twice")
-        files = [] if pair else sentence_files(paths, text, source.value)
+        files = [] if pair else sentence_files(paths, text, source)
         made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
-        trees = gold or (files[0] if source == SentenceForm.treebank and len(files) == 1 else None)
+        trees = gold or (files[0] if source == "treebank" and len(files) == 1 else None)
         traces = _traces(
             models,
             names,
@@ -159,25 +129,24 @@ def view(
             pick_device(device, threads),
             search=beam.search,
             hypotheses=hypotheses,
-            quiet=options.quiet,
         )
         module, page = (
             sentences,
-            sentences.sentences_page(traces, names, made, pair=pair is not None, title=title),
+            sentences.sentences_page(traces, names, made, pair=pair is not None),
         )
     else:
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
         if all(ending(each) in SHEETS and Path(each).is_file() for each in given):
-            module, page = stimuli, stimuli.stimuli_page(given, title=title)
+            module, page = stimuli, stimuli.stimuli_page(given)
         elif all(map(runs.is_run, given)):
-            module, page = runs, runs.runs_page(given, title=title)
+            module, page = runs, runs.runs_page(given)
         else:
             given = [folder for path in given for folder in folders_of_models(path)]
             if wrong := [p for p in given if kind_of(p) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:
                 hint = "sentences need a --model" if Path(wrong[0]).is_file() else None
                 raise InputError("neither results nor a run of pdtools train", file=wrong[0], hint=hint)
-            module, page = results, results.results_page(given, title=title, seed=seed)
+            module, page = results, results.results_page(given, seed=seed)
     report: dict[str, Any] = {
         "kind": page.kind,
         "notes": list(page.notes),
@@ -186,16 +155,16 @@ def view(
     }
     if output:
         shown = render(page, made)
-        said = check_size(shown, int(most_mb * 1e6))
+        said = check_size(shown)
         with atomic_text(output) as stream:
             stream.write(shown)
         report["bytes"] = len(shown.encode())
-        message(f"{output}: {page.kind}, {report['bytes'] / 1e6:.2f} MB", quiet=options.quiet)
+        message(f"{output}: {page.kind}, {report['bytes'] / 1e6:.2f} MB")
         for note in [*page.notes, *([said] if said else [])]:
-            message(f"{output}: {note}", quiet=options.quiet)
+            message(f"{output}: {note}")
     if figures:
         report["files"] = write_figures(figures, module.figures(page), made, overwrite=options.overwrite)
-        message(f"{figures}: {len(report['files'])} files", quiet=options.quiet)
+        message(f"{figures}: {len(report['files'])} files")
     if options.as_json:
         print_json({**report, "provenance": made})
 
@@ -211,7 +180,6 @@ def _traces(
     *,
     search: SearchOptions,
     hypotheses: int,
-    quiet: bool,
 ) -> list[list[Trace]]:
     """Return the trace of each model for each sentence."""
     from pdtools.inspection.tracing import trace
@@ -227,7 +195,7 @@ def _traces(
     for path, name in zip(models, names, strict=True):
         loaded = path if is_huggingface(path) else load_checkpoint(path, device)
         style = None if isinstance(loaded, str) else loaded.tokenizer.text_style
-        lines = read_inputs([GivenText.of(pair)] if pair else files, source.value, style)
+        lines = read_inputs([GivenText.of(pair)] if pair else files, source, style)
         sentences = [line.sentence for line in lines if line.sentence.words]
         if not sentences:
             raise InputError("no sentences", file=files[0])
@@ -244,7 +212,7 @@ def _traces(
                     device=device,
                 )
                 for i, sentence in enumerate(
-                    progress(sentences, total=len(sentences), label="sentences", quiet=quiet, name=name)
+                    progress(sentences, total=len(sentences), label="sentences", name=name)
                 )
             ]
         )

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 import tomllib
+from typer import Typer
 from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
@@ -40,14 +41,16 @@ _ENTRY = re.compile(r"    ([^\s:(]+(?:, [^\s:(]+)*)(?: \(([^)]*)\))?: (.*)")
 
 def commands() -> dict[str, Any]:
     """Every command with its function, by the words that follow ``pdtools``, in the order of the help."""
-    from pdtools.cli.main import app
+    from pdtools.cli.main import SECTIONS, found_in_module
 
-    found = {each.name: each.callback for each in app.registered_commands}
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        for each in group.typer_instance.registered_commands:
-            found[f"{group.name} {each.name}"] = each.callback
-    return {str(name): function for name, function in found.items()}
+    found = {}
+    for name in (each for section in SECTIONS.values() for each in section):
+        function = found_in_module(name)
+        if isinstance(function, Typer):
+            found |= {f"{name} {each.name}": each.callback for each in function.registered_commands}
+        else:
+            found[name] = function
+    return found
 
 
 def about(*command: str) -> str:
@@ -81,10 +84,9 @@ def _code() -> re.Pattern[str]:
     for function in commands().values():
         for parameter in get_params_from_function(function).values():
             kind, _ = _type(parameter.annotation)
-            if isinstance(kind, type) and issubclass(kind, Enum):
-                for option in getattr(parameter.default, "param_decls", None) or ():
-                    choices.setdefault(option, set()).update(str(each.value) for each in kind)
-    chosen = "|".join(f"{name} (?:{'|'.join(sorted(values))})" for name, values in choices.items())
+            for option in getattr(parameter.default, "param_decls", None) or ():
+                choices.setdefault(option, set()).update(_choices(kind))
+    chosen = "|".join(f"{name} (?:{'|'.join(sorted(values))})" for name, values in choices.items() if values)
     other = r"--[a-z][\w-]*(?:=[\w/-]+| [A-Z]+(?:[/=][A-Z]+)*| \w+(?:[=+,]\w+)+)?"
     option = rf"(?<![\w-])(?:(?:{chosen})\b|{other}\b)"
     named = "|".join(sorted({*commands(), *(name.split()[0] for name in commands())}, key=len, reverse=True))
@@ -153,9 +155,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
     kind, repeatable = _type(annotation)
     required = info.default is ...
     said = [re.sub(r"([^.)])$", r"\1.", info.help)]
-    choices: list[str] = []
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        choices = [str(each.value) for each in kind]
+    choices = _choices(kind)
     if is_argument:
         name = (info.metavar or parameter.upper()).replace("|", " or ").removesuffix("...")
     else:
@@ -173,9 +173,15 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
     if kind is bool and info.default is not None and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
     elif not required and info.default not in (None, "", [], ()) and kind is not bool:
-        said.append(f"Default: `{getattr(info.default, 'value', info.default)}`.")
+        said.append(f"Default: `{info.default}`.")
     said += ["Required."] if required else []
     return f"| {name} | {_cell(' '.join(said))} |"
+
+
+def _choices(kind: Any) -> list[str]:
+    if typing.get_origin(kind) is typing.Literal:
+        return list(typing.get_args(kind))
+    return [str(each.value) for each in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
 
 
 def _option(parameter: str) -> str:
@@ -204,12 +210,16 @@ def _type(annotation: Any) -> tuple[Any, bool]:
 
 def summary(*names: str) -> str:
     """A table of commands: each with its page and its purpose in a few words."""
-    from pdtools.cli.main import app
+    from pdtools.cli.main import found_in_module
 
-    said = {each.name: each.short_help or each.callback.__doc__ for each in app.registered_commands}
-    for group in app.registered_groups:
-        words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{group.name} ")]
-        said[group.name] = f"{group.short_help} Commands: {', '.join(words)}."
+    said = {}
+    for name in names:
+        function = found_in_module(name)
+        if isinstance(function, Typer):
+            words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{name} ")]
+            said[name] = f"{function.info.short_help} Commands: {', '.join(words)}."
+        else:
+            said[name] = function.short_help or function.__doc__
     rows = [
         f"| [`{name}`]({name}.md) | {_cell(said[name].strip().partition(chr(10))[0])} |" for name in names
     ]
@@ -218,7 +228,7 @@ def summary(*names: str) -> str:
 
 def keys(model: str = "", beyond: str = "") -> str:
     """Every key of a kind of model (without one: of training), less those that another kind has alike."""
-    from pdtools.training.settings import all_settings
+    from pdtools.cli.config import all_settings
 
     settings = [each for each in all_settings() if not each.required]
     others = [replace(each, model=model) for each in settings if each.model == beyond]

@@ -24,16 +24,13 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Items
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair
-from pdtools.evaluation.reading.scoring import name_of
+from pdtools.evaluation.blimp.pairs import PairItems, pair_item
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
-from pdtools.evaluation.sg.evaluate import evaluate_sg
-from pdtools.evaluation.sg.suites import SuiteFiles
+from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.model_names import find_model, name_of
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
@@ -44,9 +41,9 @@ from pdtools.search.sampling import sample
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
-from pdtools.stimuli.sentences import MISSING_IN_PANDAS, read_stimuli
+from pdtools.stimuli.columns import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
-from pdtools.stimuli.written import as_pandas, make_table, new_columns, sheet_of_pandas
+from pdtools.stimuli.table import MISSING_IN_PANDAS, read_stimuli
 from pdtools.tokenization import split_text_words
 from pdtools.trees import Tree, placeholder
 
@@ -237,17 +234,17 @@ class PandasModel:
             InputError: for a table without these columns, or what is no pair of sentences.
         """
         made = [
-            Pair(paradigm="pairs", phenomenon=None, field=None, number=str(number), good=good, bad=bad)
+            pair_item(good, bad, str(number), paradigm="pairs")
             for number, (good, bad) in enumerate(_pairs(pairs), start=1)
         ]
-        found = _of_pairs(evaluate_blimp(made, self._model()))
+        found = _of_pairs(evaluate_items(PairItems(made), self._model()))
         return found if (index := _index(pairs)) is None else found.set_axis(index)
 
     def evaluate(self, benchmark: str, data: str | Path, *, limit: int | None = None) -> Results:
         """Score a benchmark, as ``pdtools eval-benchmark`` does.
 
         Args:
-            benchmark: one of ``pdtools benchmarks list``, or a TOML file.
+            benchmark: one of ``pdtools eval-benchmark --list``, or a TOML file.
             data: its folder, a zip of it, or one of its files.
             limit: only the first ``limit`` items of each finest group.
 
@@ -263,7 +260,7 @@ class PandasModel:
         if known.suites:
             if limit is not None:
                 raise PdtoolsError("test suites have no limit")
-            return evaluate_sg(SuiteFiles(data), self._model())
+            return evaluate_items(SuiteItems(SuiteFiles(data)), self._model())
         return evaluate_items(Items(data, known, limit), self._model())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:

@@ -6,7 +6,7 @@ Examples:
     >>> model = AutoModelForCausalLM.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
     >>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
 
-The stub of an exported folder (:mod:`pdtools.models.for_transformers`) finds the same classes without that
+The stub of an exported folder (:mod:`pdtools.models.checkpoint`) finds the same classes without that
 import. Logits are log-probabilities of next tokens, for every causal kind of model: for strings exactly, with
 gradients; for derivations from a beam (``beam`` of the configuration), which at position t sums over its
 derivations of the first t tokens.
@@ -30,8 +30,15 @@ from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json, write_json
 from pdtools.files.checksums import update_checksums
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, write_checkpoint
-from pdtools.models.for_transformers import MODEL_TYPE, STUB_FILE, tokenizer_entries, write_stub
+from pdtools.models.checkpoint import (
+    CONFIG_FILE,
+    MODEL_TYPE,
+    STUB_FILE,
+    checkpoint_folder,
+    tokenizer_entries,
+    write_checkpoint,
+    write_stub,
+)
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next

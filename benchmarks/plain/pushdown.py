@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, legal_attachments, tape_from_attachments
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.score_terms import DepthScores
 
 

@@ -47,7 +47,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 RESULTS = "results.json"
 ITEMS, STRINGS_TABLE = "items", "strings"
 FORMAT = 2
-"""The form of ``results.json``: since 2 it has ``evaluation``, with data of its record."""
+"""The form of ``results.json``: documents of another are refused."""
 _LARGEST = 1e300
 
 
@@ -145,7 +145,7 @@ class Results:
         """The JSON document.
 
         Keys:
-            format: 2; results without it are older, and still readable.
+            format: 2; results with another number are refused.
             scores: accuracies are fractions of 1, bracketing scores percentages (tables on the terminal are
                 in percent).
             counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
@@ -288,6 +288,9 @@ def _check_shape(document: Any, file: Path) -> None:
     for name in ("scores", "counts", "settings"):
         if not isinstance(document.get(name), dict):
             raise InputError(f"not results of an evaluation: no object {name!r}", file=file)
+    if document.get("format") != FORMAT:
+        hint = "the evaluation has to be run again"
+        raise InputError(f"results of another version of pdtools: no format {FORMAT}", file=file, hint=hint)
     task = document["settings"].get("task")
     if not isinstance(task, str):
         raise InputError("not results of an evaluation: settings.task is no string", file=file)

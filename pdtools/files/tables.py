@@ -68,6 +68,35 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         yield number, cells or [""]
 
 
+def by_column(
+    lines: Iterator[tuple[int, list[str]]], wanted: Sequence[str], file: str | Path
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a table by the columns of its header, with their lines' numbers; blank lines are none.
+
+    Args:
+        lines: as :func:`read_table` gives them.
+        wanted: columns that it has to have.
+        file: its name for messages.
+
+    Raises:
+        InputError: for a header that lacks a column or has one twice, and a row of another length.
+    """
+    number, columns = next(lines, (1, [""]))
+    if missing := [name for name in wanted if name not in columns]:
+        hint = "commas" if is_csv(file) else "tabs"
+        reason = f"no column {', '.join(missing)} in the header"
+        raise InputError(reason, file=file, line=number, hint=hint)
+    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
+        raise InputError(f"two columns {twice!r} in the header", file=file, line=number)
+    for number, cells in lines:
+        if cells == [""]:
+            continue
+        if len(cells) != len(columns):
+            reason = f"{len(cells)} columns, the header has {len(columns)}"
+            raise InputError(reason, file=file, line=number)
+        yield number, dict(zip(columns, cells, strict=True))
+
+
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')  # a whole cell in quotes, its own quotes doubled
 _QUOTED_BY_R = re.compile(r'"(?:[^"\\]|""|\\.)*"')  # or with backslashes before its own
 

@@ -26,6 +26,8 @@ _COLUMNS = ("prefix", "closer", "dependency", "depth")
 _MOST_STRINGS = 1 << 24
 # Last words of seeds, so that no stream is one of Dyck.batches: [seed, batch], to numpy [seed, batch, 0].
 _CHOICE, _NESTS = 1, 2
+# Bracket types of nests: in the authors' tests the first ten of twenty.
+_NEST_TYPES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,23 +105,16 @@ def _long_dependencies(
         )
 
 
-def depth_prefixes(
-    filler: Dyck, number: int, *, depths: Sequence[int], types: int, seed: int
-) -> list[BracketPrefix]:
+def depth_prefixes(filler: Dyck, number: int, *, depths: Sequence[int], seed: int) -> list[BracketPrefix]:
     """Nests that lack their last closer, with a string of ``filler`` inserted anywhere.
 
     Args:
         filler: the source of fillers.
         number: number of prefixes; the depths take turns.
         depths: numbers of brackets in the nests.
-        types: bracket types of the nests: the first ones of ``filler``'s.
         seed: the same seed gives the same prefixes; a larger number extends a smaller one's.
-
-    Raises:
-        PdtoolsError: if there are more types than ``filler`` has.
     """
-    if not 1 <= types <= filler.brackets:
-        raise PdtoolsError(f"bracket types of the nests must be from 1 to {filler.brackets}, not {types}")
+    types = min(filler.brackets, _NEST_TYPES)
     rng = np.random.default_rng([seed, 0, _NESTS])
     found = []
     for i, string in enumerate(strings(filler, number, seed)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,13 @@ from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
-from pdtools.formal import RowLayout, StringPairs, Task, read_pairs, task_tokenizer
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_data import RowLayout, read_pairs, task_tokenizer
+from pdtools.formal.transductions import StringPairs, Task
 from pdtools.jobs.devices import memory_of
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.batch import empty_batch
 from pdtools.tokenization import Tokenizer
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits, BatchSource
 from pdtools.training.distributed import ALONE, Ranks
 from pdtools.training.recipe import TrainConfig
 
@@ -26,7 +27,7 @@ _POSITION_BYTES = 32
 
 @dataclass(frozen=True)
 class TaskInput:
-    """A task to train on: a :class:`~pdtools.training.data.protocols.TrainingInput`.
+    """A task to train on: a :class:`~pdtools.training.batches.TrainingInput`.
 
     Args:
         task: the task.
@@ -67,8 +68,6 @@ class TaskInput:
         """The task in words, and the hash of the validation pairs."""
         released = ", as released" if self.task.as_released else ""
         drawn = f"{self.task.name}{released}, lengths {self.lengths[0]} to {self.lengths[-1]}"
-        if self.task.name == "sm" and not self.task.as_released:  # older runs did not train on the padding
-            drawn += f", padded with {self.task.symbols[self.task.padding]}"
         return {"train": drawn} | {role: sha256_file(Path(file)) for role, file in self.files.items()}
 
     @cached_property
@@ -102,7 +101,7 @@ class TaskInput:
 
 @dataclass(frozen=True)
 class TaskStrings:
-    """Endless strings, a :class:`~pdtools.training.data.protocols.TrainingData`.
+    """Endless strings, a :class:`~pdtools.training.batches.TrainingData`.
 
     Args:
         layout: converts them to rows.
@@ -127,7 +126,7 @@ class TaskStrings:
         """Positions of the longest row."""
         return self.layout.row_length(self.lengths[-1])
 
-    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> TaskSource:
+    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> BatchSource:
         """Batches of ``config.batch_sentences`` strings (fewer if that is more than ``batch_tokens``).
 
         Raises:
@@ -154,44 +153,19 @@ class TaskStrings:
                 f"not enough memory: {number} strings are {size / 2**30:.0f} GiB before a model has read"
                 " them: lower train.batch_sentences"
             )
-        return TaskSource(strings=self, number=number, seed=config.seed, epoch=epoch, taken=taken)
 
+        def make(batch: int, epoch: int, ranks: Ranks) -> Batch:
+            """Every ``ranks.size``-th string of a batch, which a seed always draws alike."""
+            pairs = self.layout.task.training_pairs(self.lengths, number, seed=config.seed, batch=batch)
+            return _batch(self.layout, pairs.take(slice(ranks.rank, None, ranks.size)))
 
-@dataclass(kw_only=True)
-class TaskSource:
-    """Batches of new strings, a :class:`~pdtools.training.data.protocols.BatchSource`.
-
-    Args:
-        strings: the strings.
-        number: number of strings in a batch.
-        seed: batch i of a seed is always the same.
-        epoch: 0: there is only one.
-        taken: batches already taken.
-    """
-
-    strings: TaskStrings
-    number: int
-    seed: int
-    epoch: int = 0
-    taken: int = 0
-
-    def take(self, ranks: Ranks) -> Batch:
-        """Return this rank's part of the next batch: every ``ranks.size``-th string."""
-        layout = self.strings.layout
-        pairs = layout.task.training_pairs(
-            self.strings.lengths, self.number, seed=self.seed, batch=self.taken
-        )
-        self.taken += 1
-        return _batch(layout, pairs.take(slice(ranks.rank, None, ranks.size)))
-
-    def padding_share(self) -> float:
-        """The share 0: the symbols that pad y are predicted too."""
-        return 0.0
+        # One epoch without end, and no padding: the symbols that pad y are predicted too.
+        return BatchSource(plan=lambda epoch: range(sys.maxsize), make=make, epoch=epoch, taken=taken)
 
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Given pairs, a :class:`~pdtools.training.data.protocols.ValidationData`.
+    """Given pairs, a :class:`~pdtools.training.batches.ValidationData`.
 
     Args:
         layout: converts them to rows.
@@ -225,4 +199,4 @@ class TaskPairs:
 def _batch(layout: RowLayout, pairs: StringPairs) -> Batch:
     if len(pairs) == 0:
         return empty_batch(layout.tokenizer.root_id, layout.tokenizer.pad_id)
-    return task_batch(layout.rows(pairs))
+    return layout.batch(pairs)

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, LanguageModel, TransformerLM
-from pdtools.models.transformer.attention import Attention
-from pdtools.models.transformer.block import Block
+from pdtools.models.transformer.block import Attention, Block
 from pdtools.models.transformer.score_terms import ScoreTerm
 
 

@@ -6,7 +6,7 @@ regions, when the verb is predicted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -19,8 +19,7 @@ from pdtools.evaluation.benchmark.item_set import String
 from pdtools.evaluation.bootstrap import bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.evaluation.sg.evaluate import present
-from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, Suites
+from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, present
 from pdtools.inspection.predictions import Prediction, Predictions
 from pdtools.models import load_checkpoint
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
@@ -72,7 +71,7 @@ _ByRegion = dict[str, NDArray[np.float64]]
 
 
 def evaluate_attention(
-    suites: Suites,
+    suites: Iterable[Suite],
     models: Mapping[str, Sequence[str]],
     question: Question,
     *,
@@ -151,7 +150,7 @@ def evaluate_attention(
 # --- which sentences --------------------------------------------------------------------------
 
 
-def _asked(suites: Suites, question: Question) -> list[_InspectedSentence]:
+def _asked(suites: Iterable[Suite], question: Question) -> list[_InspectedSentence]:
     """The sentences of the suites that have the question's regions."""
     found: list[_InspectedSentence] = []
     names: set[str] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,20 +53,16 @@ class Inspection:
         return asdict(self)
 
 
-def inspect_stacks(
-    loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
-) -> Inspection:
+def inspect_stacks(loaded: LoadedModel, text: str | Sentence) -> Inspection:
     """Read one string and inspect the stacks.
 
     Args:
         loaded: a checkpoint of a model with stack attention.
         text: words between spaces, or split; for a task model the symbols of x. Such a model answers: a
             masked one at once, a causal one symbol by symbol.
-        layers: numbers of layers, from 1; None: all that have stacks.
 
     Raises:
-        PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string does not
-            suit it.
+        PdtoolsError: if the model has no stack attention, or the string does not suit it.
     """
     from pdtools.evaluation.formal.transduction import read_task
     from pdtools.inspection.layers import stack_views
@@ -82,10 +78,6 @@ def inspect_stacks(
     views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
     if not views:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
-    missing = sorted(set(layers or ()) - {view.layer + 1 for view in views})
-    if missing:
-        there = ", ".join(str(view.layer + 1) for view in views)
-        raise PdtoolsError(f"{loaded.folder}: layer {missing[0]} has no stacks (these have: {there})")
     model = loaded.model
     assert isinstance(model, TransformerLM)
     read = model.as_read(batch)[0][0].tolist()
@@ -102,7 +94,6 @@ def inspect_stacks(
                 replayed=replay(view.actions[0].argmax(-1).tolist()),
             )
             for view in views
-            if layers is None or view.layer + 1 in layers
         ],
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,20 +142,18 @@ def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Tra
     )
 
 
-def stack_view(
-    loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
-) -> StackRunView | Inspection | None:
+def stack_view(loaded: LoadedModel, text: str | Sentence) -> StackRunView | Inspection | None:
     """The stacks of a model while it reads; None if it has none.
 
     Args:
         loaded: a checkpoint; a task model reads x.
-        text, layers: see :func:`inspect_run` and :func:`inspect_stacks`.
+        text: see :func:`inspect_run` and :func:`inspect_stacks`.
     """
     model, is_task = loaded.model, "task" in loaded.config["shards"]
     if isinstance(model, RecurrentLM):
         return None if model.stack is None and not is_task else inspect_run(loaded, text)
     has_stacks = any(getattr(block, "stack", None) for block in getattr(model, "blocks", ()))
-    return inspect_stacks(loaded, text, layers) if has_stacks or is_task else None
+    return inspect_stacks(loaded, text) if has_stacks or is_task else None
 
 
 def _stacks(view: StackRunView | Inspection | None) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -25,6 +25,41 @@ if TYPE_CHECKING:
 
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
+
+
+class NoRoomError(PdtoolsError):
+    """More tokens were fed to hypotheses than a state was started for."""
+
+
+def bad_config(reason: str) -> PdtoolsError:
+    """The error for invalid settings of a model."""
+    return PdtoolsError(f"model configuration: {reason}")
+
+
+def check_fields(config: Any) -> None:
+    """Check the fields of a configuration that have a few possible values, and its special tokens.
+
+    Raises:
+        PdtoolsError: if one has another value.
+    """
+    for name, wanted in get_type_hints(type(config)).items():
+        if get_origin(wanted) is Literal and (value := getattr(config, name)) not in get_args(wanted):
+            raise bad_config(f"{name} must be one of {', '.join(get_args(wanted))}, not {value!r}")
+    for name in ("pad_id", "root_id", "eos_id"):
+        if not 0 <= (value := getattr(config, name)) < config.vocab_size:
+            raise bad_config(f"{name} must be below vocab_size ({config.vocab_size}), not {value}")
+
+
+def check_at_least(config: Any, least: int, *names: str) -> None:
+    """Refuse lower values of fields of a configuration.
+
+    Raises:
+        PdtoolsError: naming the field.
+    """
+    for name in names:
+        if (value := getattr(config, name)) < least:
+            raise bad_config(f"{name} must be at least {least}, not {value}")
+
 
 # Tokens that a prediction may depend on: those before it, or the whole row with the predicted ones masked.
 Objective = Literal["causal", "masked"]

@@ -27,7 +27,6 @@ from pdtools.files import (
 from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.jobs.devices import device_for
 from pdtools.models.base import LanguageModel
-from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
 from pdtools.provenance.hub import IMPORTED
 from pdtools.provenance.model_names import check_no_hub_name
@@ -140,7 +139,7 @@ def write_checkpoint(
         trained: the known entries of :data:`TRAINED`.
         weights: the whole state dict, of which the model itself may hold only a part.
         stub: include the stub by which transformers loads a causal model, see
-            :mod:`pdtools.models.for_transformers`.
+            :mod:`pdtools.models.checkpoint`.
     """
     write_tensors(folder / WEIGHTS_FILE, weights)
     causal = model.objective == "causal"
@@ -266,3 +265,51 @@ def check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], pa
             raise InputError(f"the weights do not fit the configuration, first at {key}", file=path)
         if weights[key].is_floating_point() != expected[key].is_floating_point():
             raise InputError(f"damaged weights: {key} holds {weights[key].dtype}", file=path)
+
+
+# --- the entries for transformers -------------------------------------------------------------
+
+# No code of ours comes with a checkpoint: the stub imports the classes from the installed package, and
+# trust_remote_code=True runs nothing else. Our own loaders never run it.
+
+
+# After ``import pdtools.hf`` transformers finds the classes by these names, without the stub.
+MODEL_TYPE = "pdtools"
+MODEL_CLASS, TOKENIZER_CLASS = "PdtoolsForCausalLM", "PdtoolsTokenizer"
+
+STUB_FILE = "modeling_pdtools.py"
+# transformers takes packages that are imported outside of ``try`` for distributions: it would advise to
+# install "pdtools", which is another project's.
+STUB = '''\
+"""Loads this model by the package pdtools, which has to be installed: this file has no other code."""
+
+try:
+    from pdtools.hf import PdtoolsConfig, PdtoolsForCausalLM, PdtoolsTokenizer
+except ImportError as error:
+    raise ImportError(
+        f"this model is loaded by pdtools ({error}): in a checkout of it, pip install '.[hf]'; when it is"
+        " released, pip install 'pushdown-tools[hf]' (the distribution named pdtools is another project)"
+    ) from error
+
+__all__ = ["PdtoolsConfig", "PdtoolsForCausalLM", "PdtoolsTokenizer"]
+'''
+
+_MODULE = STUB_FILE.removesuffix(".py")
+
+
+def model_entries(*, stub: bool) -> dict[str, Any]:
+    """The entries of ``config.json``; with ``stub``, the place of the classes if pdtools is not imported."""
+    names = {"AutoConfig": "PdtoolsConfig", "AutoModelForCausalLM": MODEL_CLASS}
+    found: dict[str, Any] = {"model_type": MODEL_TYPE, "architectures": [MODEL_CLASS]}
+    return found | ({"auto_map": {auto: f"{_MODULE}.{name}" for auto, name in names.items()}} if stub else {})
+
+
+def tokenizer_entries(*, stub: bool) -> dict[str, Any]:
+    """The entries of ``tokenizer_config.json``, see :func:`model_entries`; there is no fast tokenizer."""
+    found: dict[str, Any] = {"tokenizer_class": TOKENIZER_CLASS}
+    return found | ({"auto_map": {"AutoTokenizer": [f"{_MODULE}.{TOKENIZER_CLASS}", None]}} if stub else {})
+
+
+def write_stub(folder: Path) -> None:
+    """Write the stub into a folder."""
+    (folder / STUB_FILE).write_text(STUB, encoding="utf-8", newline="\n")

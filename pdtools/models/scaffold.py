@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.models.base import LossParts, initialize
+from pdtools.models.base import LossParts, bad_config, initialize
 from pdtools.models.batch import Batch, collate, empty_batch
-from pdtools.models.errors import bad_config
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.view import View

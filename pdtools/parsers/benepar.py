@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
+from pdtools.parsers.backends import BatchedParser, first_line, typed_quotes
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
 
 DEFAULT_MODEL = "benepar_en3"
@@ -88,30 +86,20 @@ class BeneparParser(BatchedParser):
         return InputSentence(words=typed, escaped_words=escaped, space_after=space_after)
 
     def _tree(self, words: Sequence[str], output: Any) -> Tree:
-        labels: list[str] = []
-        starts: list[int] = []
-        ends: list[int] = []
+        nodes: list[tuple[str, int, int]] = []
         for start, end, label_index in zip(
             output.starts.tolist(), output.ends.tolist(), output.labels.tolist(), strict=True
         ):
             label = self._chart_parser.decoder.label_from_index[label_index]
             if not label and end - start == len(words) > 1:
                 label = "TOP"  # several top constituents need one node above them
-            for part in label.split("::") if label else ():
-                labels.append(part)
-                starts.append(start)
-                ends.append(end)
+            nodes += [(part, start, end) for part in label.split("::") if part]
         if output.tags is None:
-            tags = (UNKNOWN_TAG,) * len(words)
+            tags = [UNKNOWN_TAG] * len(words)
         else:
-            tags = tuple(self._chart_parser.tag_from_index[index] for index in output.tags.tolist())
-        return Tree(
-            words=tuple(escape(word) for word in words),
-            tags=tags,
-            labels=tuple(labels),
-            starts=np.array(starts, dtype=np.int32),
-            ends=np.array(ends, dtype=np.int32),
-        )
+            tags = [self._chart_parser.tag_from_index[index] for index in output.tags.tolist()]
+        labels, starts, ends = zip(*nodes, strict=True) if nodes else ((), (), ())
+        return Tree.of(map(escape, words), tags, labels, starts, ends)
 
 
 def as_typed(word: str) -> str:

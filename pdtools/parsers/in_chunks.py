@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 from pdtools.files import ExcludedInput, Rejects
-from pdtools.files.typed_values import as_type
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.devices import prepare_torch
 from pdtools.jobs.records import FilesWork, JsonWork
-from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
-from pdtools.parsers.pipeline import CHUNK, ParseCounts, TreeForm, parse_batch
-from pdtools.parsers.sentences import SourcedSentence
+from pdtools.parsers.backends import BACKENDS, ParseFailure, Parser, load_parser, model_files
+from pdtools.parsers.pipeline import CHUNK, ParseCounts, TreeForm, TreeLine
+from pdtools.parsers.splitting import SourcedSentence
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.trees import (
     FileChunk,
@@ -28,27 +26,15 @@ from pdtools.trees import (
     parse_chunk,
     placeholder,
 )
-from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, read_block
-
-_LEAF = re.compile(r"([^ ()]+)\)")
-
-
-@dataclass(frozen=True, slots=True)
-class TreeLine:
-    """A tree that is to be written, its sentence, if that is a text, and its dependency arcs."""
-
-    text: str
-    written: str | None = None
-    arcs: str | None = None
-
-    def to_brackets(self) -> str:
-        """The tree's brackets."""
-        return self.text
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The tree's words, as written."""
-        return tuple(_LEAF.findall(self.text))
+from pdtools.trees.forms import (
+    FORMS,
+    ExcludedByRule,
+    ReadOptions,
+    ReadTree,
+    TreeText,
+    read_block,
+    record_excluded,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +43,26 @@ class ChunkTrees:
 
     Attributes:
         outcomes: a tree, or the reason why there is none.
-        n_words: number of words of all trees.
         changes: counts of traces removed and labels rewritten.
+        read: counts of what the reader of a treebank form removed or changed.
     """
 
-    outcomes: tuple[TreeLine | ExcludedInput, ...]
-    n_words: int
+    outcomes: tuple[TreeLine | ExcludedInput | ExcludedByRule, ...]
     changes: TransformCounts
-
-    @property
-    def n_trees(self) -> int:
-        """The number of trees or sentences."""
-        return len(self.outcomes)
+    read: Counter[str]
 
     def __len__(self) -> int:
-        return self.n_trees
+        return len(self.outcomes)
 
-    @classmethod
-    def restored(cls, record: Any) -> ChunkTrees:
-        """See :class:`pdtools.jobs.records.JsonWork`."""
-        kept = as_type(record, _ChunkTreesRecord)
-        outcomes = (TreeLine(o) if isinstance(o, str) else o for o in kept.outcomes)
-        return cls(tuple(outcomes), kept.n_words, kept.changes)
-
-
-@dataclass(frozen=True, slots=True)
-class _ChunkTreesRecord:
-    """:class:`ChunkTrees` with brackets instead of trees."""
-
-    outcomes: tuple[str | ExcludedInput, ...]
-    n_words: int
-    changes: TransformCounts
+    def handed_out(self, rejects: Rejects, counts: ParseCounts) -> Iterator[TreeLine]:
+        """The trees; ``rejects`` takes the others, and ``counts`` is added to."""
+        counts.changes += self.changes
+        counts.read += self.read
+        for outcome in self.outcomes:
+            if isinstance(outcome, TreeLine):
+                yield counts.tree(outcome)
+            else:
+                record_excluded(outcome, rejects)
 
 
 # --- from a treebank --------------------------------------------------------------------------
@@ -98,6 +73,7 @@ class ConvertWork(FilesWork[ChunkTrees]):
     """Converts the trees of a chunk of files to a form; None where :func:`parse_chunk` gives None."""
 
     form: TreeForm
+    kept = ChunkTrees
 
     def __call__(self, chunk: FileChunk) -> ChunkTrees | None:
         arrays = parse_chunk(chunk)
@@ -107,18 +83,13 @@ class ConvertWork(FilesWork[ChunkTrees]):
         """The results for trees."""
         changes = TransformCounts()
         outcomes: list[TreeLine | ExcludedInput] = []
-        n_words = 0
         for sourced in trees:
             tree = self.form.usable(sourced.tree, changes)
             if isinstance(tree, Tree):
-                n_words += len(tree)
-                outcomes.append(TreeLine(tree.to_brackets()))
+                outcomes.append(TreeLine.of(tree))
             else:
                 outcomes.append(ExcludedInput(tree, sourced.file, sourced.line, sourced.text))
-        return ChunkTrees(tuple(outcomes), n_words, changes)
-
-    def restored(self, record: Any) -> ChunkTrees:
-        return ChunkTrees.restored(record)
+        return ChunkTrees(tuple(outcomes), changes, Counter())
 
 
 def convert_in_chunks(
@@ -130,85 +101,53 @@ def convert_in_chunks(
     rejects: Rejects,
     counts: ParseCounts,
 ) -> Iterator[TreeLine]:
-    """Convert treebanks in chunks, as planned; see :func:`pdtools.parsers.convert_treebank`.
+    """Convert the trees of files in Penn's brackets, in order, in chunks, as planned.
 
     Trees outside of the ordinary form that :func:`pdtools.trees.parse_chunk` reads, standard input and pipes
     are converted in this process.
+
+    Args:
+        files: paths from :func:`pdtools.files.expand_inputs`.
+        form: the form to convert to.
+        plan: the distribution of the work.
+        job: keeps the chunks that are done.
+        rejects: takes the trees that cannot be read or hold only traces, and files without trees.
+        counts: updated with every tree.
+
+    Raises:
+        InputError: at the first bad tree or file without trees, if ``rejects`` says so.
     """
     work = ConvertWork(form)
     made = map_chunks(work, cut_chunks(files), plan, job)
     for item in in_order(made, work, rejects):
-        formed = work.converted([item]) if isinstance(item, SourcedTree) else item
-        counts.changes += formed.changes
-        counts.tokens += formed.n_words
-        for outcome in formed.outcomes:
-            if isinstance(outcome, ExcludedInput):
-                rejects.add(**asdict(outcome))
-            else:
-                counts.trees += 1
-                yield outcome
+        found = work.converted([item]) if isinstance(item, SourcedTree) else item
+        yield from found.handed_out(rejects, counts)
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    """The outcome of a sentence: brackets, the sentence's own string and its arcs, or why there are none.
-
-    Attributes:
-        by_rule: whether it is excluded by rule, and no error.
-    """
-
-    tree: str | None
-    written: str | None = None
-    arcs: str | None = None
-    left_out: ExcludedInput | None = None
-    by_rule: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The outcomes of a chunk's sentences: :class:`ChunkTrees` for another form of treebank."""
-
-    outcomes: tuple[_Outcome, ...]
-    n_words: int
-    changes: TransformCounts
-    read: Counter[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadWork(JsonWork[Sequence[TreeText], _Read]):
+class ReadWork(JsonWork[Sequence[TreeText], ChunkTrees]):
     """Reads and converts the sentences of a form of treebank (:class:`pdtools.jobs.Work`)."""
 
     source: str
     options: ReadOptions
     form: TreeForm
-    kept = _Read
+    kept = ChunkTrees
 
-    def __call__(self, chunk: Sequence[TreeText]) -> _Read:
+    def __call__(self, chunk: Sequence[TreeText]) -> ChunkTrees:
         changes, read = TransformCounts(), Counter[str]()
-        outcomes: list[_Outcome] = []
-        n_words = 0
+        outcomes: list[TreeLine | ExcludedInput | ExcludedByRule] = []
         for block in chunk:
             for found in read_block(FORMS[self.source], block, self.options, read):
-                if isinstance(found, ReadTree):
-                    tree = self.form.usable(found.tree, changes, found.heads)
-                    if isinstance(tree, Tree):
-                        n_words += len(tree)
-                        arcs = None if found.graph is None else str(found.graph)
-                        outcomes.append(_Outcome(tree.to_brackets(), found.written, arcs))
-                    else:
-                        outcomes.append(_excluded(block, tree))
-                elif isinstance(found, ExcludedInput):
-                    outcomes.append(_Outcome(None, left_out=found))
+                if not isinstance(found, ReadTree):
+                    outcomes.append(found)
+                elif isinstance(tree := self.form.usable(found.tree, changes, found.heads), Tree):
+                    outcomes.append(TreeLine.of(tree, found.written, found.graph))
                 else:
-                    outcomes.append(_excluded(block, found.reason, by_rule=True))
-        return _Read(tuple(outcomes), n_words, changes, read)
+                    outcomes.append(ExcludedInput(tree, block.file, block.line, block.text))
+        return ChunkTrees(tuple(outcomes), changes, read)
 
     def content(self, chunk: Sequence[TreeText]) -> list[Any]:
         return [astuple(block) for block in chunk]
-
-
-def _excluded(block: TreeText, reason: str, *, by_rule: bool = False) -> _Outcome:
-    return _Outcome(None, left_out=ExcludedInput(reason, block.file, block.line, block.text), by_rule=by_rule)
 
 
 def read_in_chunks(
@@ -225,16 +164,7 @@ def read_in_chunks(
     """Read and convert the trees of files in a form of :mod:`pdtools.trees.forms`, as planned."""
     blocks = (block for file in files for block in FORMS[source].blocks(file))
     for _, made in map_chunks(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
-        counts.changes += made.changes
-        counts.tokens += made.n_words
-        counts.read += made.read
-        for outcome in made.outcomes:
-            if outcome.tree is not None:
-                counts.trees += 1
-                yield TreeLine(outcome.tree, outcome.written, outcome.arcs)
-            elif outcome.left_out is not None:
-                record = rejects.exclude if outcome.by_rule else rejects.add
-                record(**asdict(outcome.left_out))
+        yield from made.handed_out(rejects, counts)
 
 
 # --- through a parser -------------------------------------------------------------------------
@@ -254,7 +184,7 @@ class ParserSettings(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """A parser of :func:`pdtools.parsers.load_parser`.
+    """A parser of :func:`pdtools.parsers.backends.load_parser`.
 
     Attributes:
         threads: the number of each worker's threads; 0: torch's choice.
@@ -296,26 +226,24 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], ChunkTrees]):
 
     parser: ParserSettings
     form: TreeForm
+    kept = ChunkTrees
 
     def __call__(self, chunk: Sequence[SourcedSentence]) -> ChunkTrees:
         changes = TransformCounts()
         outcomes: list[TreeLine | ExcludedInput] = []
-        n_words = 0
-        for sentence, tree in zip(
-            chunk, parse_batch(chunk, _loaded(self.parser), self.form, changes), strict=True
-        ):
-            if isinstance(tree, ParseFailure):
-                outcomes.append(ExcludedInput(tree.reason, sentence.file, sentence.line, sentence.text))
+        parsed = _loaded(self.parser).parse([sentence.words for sentence in chunk])
+        for sentence, result in zip(chunk, parsed, strict=True):
+            tree = result.reason if isinstance(result, ParseFailure) else self.form.usable(result, changes)
+            if isinstance(tree, Tree) and len(tree) != len(sentence.words):
+                tree = "the parser gave a tree of other words"
+            if isinstance(tree, Tree):
+                outcomes.append(TreeLine.of(tree))
             else:
-                n_words += len(tree)
-                outcomes.append(TreeLine(tree.to_brackets()))
-        return ChunkTrees(tuple(outcomes), n_words, changes)
+                outcomes.append(ExcludedInput(tree, sentence.file, sentence.line, sentence.text))
+        return ChunkTrees(tuple(outcomes), changes, Counter())
 
     def content(self, chunk: Sequence[SourcedSentence]) -> list[Any]:
         return [astuple(sentence) for sentence in chunk]  # excluded sentences are named by their place
-
-    def restored(self, record: Any) -> ChunkTrees:
-        return ChunkTrees.restored(record)
 
 
 def parse_in_chunks(
@@ -330,18 +258,30 @@ def parse_in_chunks(
     placeholders: bool = True,
     texts: bool = False,
 ) -> Iterator[TreeLine]:
-    """Parse sentences in chunks, as planned (:func:`pdtools.parsers.parse_corpus`); ``texts``: keep them."""
-    for chunk, formed in map_chunks(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
-        counts.changes += formed.changes
-        counts.tokens += formed.n_words
-        for sentence, outcome in zip(chunk, formed.outcomes, strict=True):
-            if isinstance(outcome, TreeLine):
-                counts.trees += 1
-                yield replace(outcome, written=sentence.text if texts else None)
-                continue
-            rejects.add(outcome.reason, file=sentence.file, line=sentence.line, text=sentence.text)
-            if placeholders:
-                counts.trees += 1
+    """Parse sentences in chunks, as planned, and yield their trees in the given form, in order.
+
+    Args:
+        sentences: from :func:`pdtools.parsers.splitting.read_sentences`.
+        parser: the source of the parser.
+        form: the form to convert to.
+        plan: the distribution of the work.
+        job: keeps the chunks that are done.
+        rejects: takes the sentences that have no tree, with the reason.
+        counts: updated with every tree.
+        placeholders: yield :func:`placeholder` where a sentence has no tree, so that the n-th tree is
+            the n-th sentence's; or exclude such sentences.
+        texts: whether trees have their sentences.
+
+    Raises:
+        InputError: at the first failure, if ``rejects`` says so.
+    """
+    for chunk, made in map_chunks(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
+        counts.changes += made.changes
+        for sentence, outcome in zip(chunk, made.outcomes, strict=True):
+            if not isinstance(outcome, TreeLine):
+                record_excluded(outcome, rejects)
+                if not placeholders:
+                    continue
                 counts.placeholders += 1
-                counts.tokens += len(sentence.words)
-                yield TreeLine(placeholder(sentence.words).to_brackets(), sentence.text if texts else None)
+                outcome = TreeLine(placeholder(sentence.words).to_brackets(), len(sentence.words))
+            yield counts.tree(replace(outcome, written=sentence.text if texts else None))

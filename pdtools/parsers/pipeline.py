@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +26,18 @@ from pdtools.files import (
     some_trees,
     write_rejects,
 )
-from pdtools.parsers.base import ParseFailure, Parser
-from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
+    Graph,
     TransformCounts,
     Tree,
-    arcs_path,
     binarize,
     collapse_unaries,
     normalize,
-    placeholder,
-    read_trees,
-    texts_path,
+    path_beside,
     unescape,
 )
-from pdtools.trees.forms.base import EMPTY_LEAVES
-from pdtools.trees.heads import binarize_from_heads
+from pdtools.trees.forms.form import EMPTY_LEAVES
+from pdtools.trees.transforms import binarize_from_heads
 
 # Suffixes of the files read in a folder, by kind.
 SUFFIXES = {
@@ -54,6 +51,7 @@ SUFFIXES = {
 }
 KINDS = {"treebank": Kind.TREES, "text": Kind.TEXT, "tokens": Kind.TEXT, "parts": Kind.PROMPTS}
 SPLIT_NAMES = ("train", "valid", "test")
+_LEAF = re.compile(r"([^ ()]+)\)")
 # Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
 CHUNK = 512
 
@@ -100,6 +98,33 @@ class TreeForm:
             return error.reason
 
 
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """A tree that is to be written.
+
+    Attributes:
+        brackets: the tree on one line.
+        n_words: the number of its words.
+        written: its sentence, if that is a text.
+        arcs: its dependency arcs, if it has any.
+    """
+
+    brackets: str
+    n_words: int
+    written: str | None = None
+    arcs: str | None = None
+
+    @classmethod
+    def of(cls, tree: Tree, written: str | None = None, graph: Graph | None = None) -> TreeLine:
+        """The line of a tree, with its sentence and its graph."""
+        return cls(tree.to_brackets(), len(tree), written, None if graph is None else str(graph))
+
+    @property
+    def words(self) -> list[str]:
+        """The tree's words, as written."""
+        return _LEAF.findall(self.brackets)
+
+
 @dataclass(kw_only=True)
 class ParseCounts:
     """Counts of a conversion so far; complete when its iterator has ended.
@@ -121,125 +146,26 @@ class ParseCounts:
     read: Counter[str] = field(default_factory=Counter)
     splits: dict[str, int] = field(default_factory=dict)
 
+    def tree(self, tree: TreeLine) -> TreeLine:
+        """Count a tree, and hand it on."""
+        self.trees += 1
+        self.tokens += tree.n_words
+        return tree
+
     @property
     def taken_out(self) -> Counter[str]:
         return self.read + Counter({EMPTY_LEAVES + kind: n for kind, n in self.changes.kinds.items()})
 
 
-# --- from a treebank --------------------------------------------------------------------------
-
-
-def convert_treebank(
-    files: Sequence[str], form: TreeForm, *, rejects: Rejects, counts: ParseCounts
-) -> Iterator[Tree]:
-    """Convert treebank trees to the given form, in order.
-
-    Args:
-        files: paths from :func:`pdtools.files.expand_inputs`.
-        form: the form to convert to.
-        rejects: takes the trees that cannot be read or hold only traces, and files without trees.
-        counts: updated with every tree.
-
-    Raises:
-        InputError: at the first bad tree or file without trees, if ``rejects`` says so.
-    """
-    for sourced in read_trees(files, rejects):
-        tree = form.usable(sourced.tree, counts.changes)
-        if not isinstance(tree, Tree):
-            rejects.add(tree, file=sourced.file, line=sourced.line, text=sourced.text)
-            continue
-        counts.trees += 1
-        counts.tokens += len(tree)
-        yield tree
-
-
-# --- through a parser -------------------------------------------------------------------------
-
-
-def parse_corpus(
-    sentences: Iterable[SourcedSentence],
-    parser: Parser,
-    form: TreeForm,
-    *,
-    rejects: Rejects,
-    counts: ParseCounts,
-    placeholders: bool = True,
-    chunk: int = CHUNK,
-) -> Iterator[Tree]:
-    """Parse sentences, ``chunk`` of them at a time, and yield their trees in the given form, in order.
-
-    Args:
-        sentences: from :mod:`pdtools.parsers.sentences`.
-        parser: any backend.
-        form: the form to convert to.
-        rejects: takes the sentences that have no tree, with the reason.
-        counts: updated with every tree.
-        placeholders: yield :func:`placeholder` where a sentence has no tree, so that the n-th tree is
-            the n-th sentence's; or exclude such sentences.
-        chunk: the sentences held in memory, which the parser may sort.
-
-    Raises:
-        InputError: at the first failure, if ``rejects`` says so.
-    """
-    iterator = iter(sentences)
-    while batch := list(itertools.islice(iterator, chunk)):
-        parsed = parse_batch(batch, parser, form, counts.changes)
-        for sentence, tree in zip(batch, parsed, strict=True):
-            if isinstance(tree, ParseFailure):
-                rejects.add(tree.reason, file=sentence.file, line=sentence.line, text=sentence.text)
-                if not placeholders:
-                    continue
-                counts.placeholders += 1
-                tree = placeholder(sentence.words)
-            counts.trees += 1
-            counts.tokens += len(sentence.words)
-            yield tree
-
-
-def parse_batch(
-    batch: Sequence[SourcedSentence], parser: Parser, form: TreeForm, changes: TransformCounts
-) -> Iterator[Tree | ParseFailure]:
-    """Parse sentences, all together: each one's tree in the given form, or the reason why there is none."""
-    for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
-        yield _checked(sentence, result, form, changes)
-
-
-def _checked(
-    sentence: SourcedSentence, result: Tree | ParseFailure, form: TreeForm, changes: TransformCounts
-) -> Tree | ParseFailure:
-    if isinstance(result, ParseFailure):
-        return result
-    try:
-        tree = form.of(result, changes)
-    except InputError as error:
-        return ParseFailure(error.reason)
-    if tree is None or len(tree) != len(sentence.words):
-        return ParseFailure("the parser gave a tree of other words")
-    return tree
-
-
 # --- writing ----------------------------------------------------------------------------------
 
 
-class Bracketed(Protocol):
-    """A tree that can be written in brackets."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The tree's words."""
-        ...
-
-    def to_brackets(self) -> str:
-        """The tree's brackets, on one line."""
-        ...
-
-
-def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Rejects) -> None:
+def write_trees(trees: Iterable[TreeLine], output: str | Path, *, rejects: Rejects) -> None:
     """Write one bracketed tree a line, whole or not at all, and the excluded inputs beside it.
 
     Args:
-        trees: the trees to write; their sentences go to :func:`pdtools.trees.texts_path`, and their arcs to
-            :func:`pdtools.trees.arcs_path`, if they have any.
+        trees: the trees to write; their sentences and arcs, if they have any, go beside them
+            (:func:`pdtools.trees.path_beside`).
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: the inputs excluded by the end of ``trees``.
 
@@ -253,20 +179,20 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
 
 
 @contextlib.contextmanager
-def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
+def _tree_file(output: str | Path) -> Iterator[Callable[[TreeLine], None]]:
     """A file of trees; with the first sentence one of sentences beside it, which is there first, so of arcs.
 
     Trees without sentences or arcs replace older ones together with the sentences and arcs of those.
     """
     with contextlib.ExitStack() as stack:
         trees = stack.enter_context(atomic_text(output))
-        paths = {"written": texts_path(output), "arcs": arcs_path(output)}
+        paths = {"written": path_beside(output, "text"), "arcs": path_beside(output, "arcs")}
         beside: dict[str, IO[str]] = {}
 
-        def write(tree: Bracketed) -> None:
-            trees.write(tree.to_brackets() + "\n")
+        def write(tree: TreeLine) -> None:
+            trees.write(tree.brackets + "\n")
             for name, path in paths.items():
-                line = getattr(tree, name, None)
+                line = getattr(tree, name)
                 if line is not None and path is not None:
                     if name not in beside:
                         beside[name] = stack.enter_context(atomic_text(path))
@@ -279,7 +205,7 @@ def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
 
 
 def write_splits(
-    trees: Iterable[Bracketed],
+    trees: Iterable[TreeLine],
     folder: str | Path,
     fractions: Sequence[float],
     *,

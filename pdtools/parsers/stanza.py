@@ -18,14 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
-from pdtools.parsers.base import SplitSentence
-from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
+from pdtools.parsers.backends import BatchedParser, SplitSentence, first_line, typed_quotes
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
-from pdtools.trees.forms.base import leaf_label
-from pdtools.trees.forms.dependencies import constituents
+from pdtools.trees.projection import constituents
+from pdtools.trees.tree import TreeBuilder, leaf_label
 
 DEFAULT_MODEL = "en"
 _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
@@ -68,30 +65,21 @@ class StanzaParser(BatchedParser):
 
 def _tree(words: Sequence[str], root: Any) -> Tree:
     """Convert a tree of Stanza's, with these words as its leaves."""
-    tags: list[str] = []
-    labels: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    todo: list[tuple[Any, int]] = [(root, -1)]  # a node; or an open constituent that ends
+    builder, upcoming = TreeBuilder(), iter(words)
+    todo: list[Any] = [root]  # nodes; None: the open constituent ends
     while todo:
-        node, opened = todo.pop()
-        if opened >= 0:
-            ends[opened] = len(tags)
-        elif node.is_preterminal():
-            tags.append(leaf_label(node.label) if node.label else UNKNOWN_TAG)
+        node = todo.pop()
+        if node is None:
+            builder.close()
+            continue
+        is_tag = node.is_preterminal()
+        builder.open(UNKNOWN_TAG if is_tag and not node.label else leaf_label(node.label))
+        todo.append(None)
+        if is_tag:
+            builder.word(escape(next(upcoming)))
         else:
-            todo.append((None, len(labels)))
-            labels.append(leaf_label(node.label))
-            starts.append(len(tags))
-            ends.append(-1)
-            todo += [(child, -1) for child in reversed(node.children)]
-    return Tree(
-        words=tuple(escape(word) for word in words),
-        tags=tuple(tags),
-        labels=tuple(labels),
-        starts=np.array(starts, dtype=np.int32),
-        ends=np.array(ends, dtype=np.int32),
-    )
+            todo += reversed(node.children)
+    return builder.finish()
 
 
 def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
@@ -102,13 +90,13 @@ def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
 
 
 class StanzaSplitter:
-    """A loaded ``stanza.Pipeline`` with a tokenizer (:class:`pdtools.parsers.base.Splitter`)."""
+    """A loaded ``stanza.Pipeline`` with a tokenizer (:class:`pdtools.parsers.backends.Splitter`)."""
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
 
     def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
-        """See :meth:`pdtools.parsers.base.Splitter.split`."""
+        """See :meth:`pdtools.parsers.backends.Splitter.split`."""
         joined = "\n\n".join(texts)
         try:
             with _silence():
@@ -273,7 +261,13 @@ def _files(model: str | None) -> dict[str, str]:
         )
     found_files[_TAGGER] = _file_of(home, _TAGGER, known)
     if parser == _DEPENDENCIES:
-        found_files[_LEMMATIZER] = _lemmatizer(home, known)
+        found_files[_LEMMATIZER] = _file_of(home, _LEMMATIZER, known)
+        if found_files[_LEMMATIZER] is None and _has(home, _LEMMATIZER, known):
+            hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
+            raise PdtoolsError(
+                f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ does not hold exactly"
+                f" one lemmatizer (.pt){hint}"
+            )
     return _with_what_they_read(found_files, home, known, _download(home.name, parser))
 
 
@@ -282,16 +276,11 @@ def _splitter_files(model: str | None) -> dict[str, str]:
     _, home, known = _place(model)
     hint = f"python -c \"import stanza; stanza.download({home.name!r}, processors='tokenize')\" fetches it"
     tokenizer, expander = _file_of(home, _TOKENIZER, known), _file_of(home, _EXPANDER, known)
-    if tokenizer is None:
-        raise PdtoolsError(
-            f"{home}: not exactly one tokenizer (.pt) in {_TOKENIZER}/" + (f" ({hint})" if known else "")
-        )
-    listed = known.get("packages", {}).get("default", {}).get(_EXPANDER)
-    if expander is None and (listed is not None or _any(home / _EXPANDER)):
-        raise PdtoolsError(
-            f"{home}: not exactly one model of multi-word tokens (.pt) in {_EXPANDER}/"
-            + (f" ({hint})" if known else "")
-        )
+    if tokenizer is None or (expander is None and _has(home, _EXPANDER, known)):
+        missing = f"tokenizer (.pt) in {_TOKENIZER}/"
+        if tokenizer is not None:
+            missing = f"model of multi-word tokens (.pt) in {_EXPANDER}/"
+        raise PdtoolsError(f"{home}: not exactly one {missing}" + (f" ({hint})" if known else ""))
     return _with_what_they_read({_TOKENIZER: tokenizer, _EXPANDER: expander}, home, known, hint)
 
 
@@ -389,17 +378,10 @@ def _file_of(home: Path, kind: str, known: dict[str, Any]) -> Path | None:
     return file if file.is_file() else _only(home / kind)
 
 
-def _lemmatizer(home: Path, known: dict[str, Any]) -> Path | None:
-    """The language's lemmatizer; None if it has none."""
-    found = _file_of(home, _LEMMATIZER, known)
-    listed = known.get("packages", {}).get("default", {}).get(_LEMMATIZER, _IDENTITY)
-    if found is None and (listed != _IDENTITY or _any(home / _LEMMATIZER)):
-        hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
-        raise PdtoolsError(
-            f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ does not hold exactly one"
-            f" lemmatizer (.pt){hint}"
-        )
-    return found
+def _has(home: Path, kind: str, known: dict[str, Any]) -> bool:
+    """Return whether a language has models of a kind: its record lists one, or its folder holds some."""
+    listed = known.get("packages", {}).get("default", {}).get(kind)
+    return listed not in (None, _IDENTITY) or _any(home / kind)
 
 
 def _any(folder: Path) -> bool:

@@ -49,7 +49,7 @@ _SMALL = (
     "training.json",
     *_TOKENIZERS,
 )
-# The files of a model that pdtools.models.formats imports.
+# The files of a model that pdtools.models.released_pushdown imports.
 IMPORTED = ("model.pt", "vocab.pkl")
 _SECONDS = 10.0  # limit for the hub's answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pdtools.errors import InputError
-from pdtools.provenance.hub import PREFIX, REPOSITORY, snapshot
+from pdtools.provenance.hub import PREFIX, REPOSITORY, name_of_snapshot, snapshot
 
 _READ = "it has read 8.8 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
@@ -72,3 +72,11 @@ def check_no_hub_name(name: str | Path) -> None:
         for meant in get_close_matches(name.lower().replace("_", "-"), BUNDLED, n=1):
             says = f"did you mean {meant}, {BUNDLED[meant].partition(';')[0]}? If not, {says}"
         raise InputError(f"{name} is not a folder; {says}")
+
+
+def name_of(folder: str) -> str:
+    """The name of a model: its folder's, its run's if the folder is a part of one, or its name on the hub."""
+    path = Path(folder).resolve()
+    if (hub := name_of_snapshot(path)) is not None:
+        return hub.partition("@")[0].rpartition("/")[2]
+    return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name

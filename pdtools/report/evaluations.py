@@ -12,7 +12,7 @@ from pdtools.evaluation.bootstrap import FEW_ITEMS, FEWEST, are_few
 from pdtools.evaluation.perplexity import record as perplexity
 from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, Results, mean
-from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.tables import Cell, decimals, percent, print_note, print_table
 
 _ALPHA = 0.05  # below it differences are called significant

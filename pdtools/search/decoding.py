@@ -14,8 +14,7 @@ from pdtools.files.names import ending
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
 from pdtools.trees import BLANK_LINE, Tree, placeholder
-from pdtools.trees.graph_trees import conllu
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, conllu
 
 if TYPE_CHECKING:
     from pdtools.search.model import Model
@@ -52,7 +51,6 @@ def decode(
     *,
     rejects: Rejects,
     k_best: int = 1,
-    derivations: bool = False,
 ) -> Iterator[Decoded]:
     """Parse sentences: one result for each line, in order, lazily.
 
@@ -60,13 +58,13 @@ def decode(
         lines: from :func:`pdtools.search.inputs.read_inputs`.
         model: one that is asked for parses (:func:`pdtools.search.load_model`).
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: see :meth:`pdtools.search.model.Model.parse`.
+        k_best: see :meth:`pdtools.search.model.Model.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    parsed = model.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
+    parsed = model.parse((line.sentence for line in again), k_best=k_best)
     for line, found in zip(lines, parsed, strict=True):
         if isinstance(found, Unscorable):
             sentence = line.sentence

@@ -67,9 +67,7 @@ class Family:
         """Score sentences as :meth:`score` does, and add the best incremental parses."""
         raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`pdtools.search.model.Model.parse`."""
         raise PdtoolsError("this model cannot parse")
 

@@ -83,4 +83,4 @@ def budget(model: LanguageModel) -> int:
 
 def explained_memory_errors() -> contextlib.AbstractContextManager[None]:
     """Turn a lack of memory, of a CPU or a GPU, into an error that says what to do."""
-    return errors.explained_memory_errors("try a smaller --max-batch or --beam")
+    return errors.explained_memory_errors("try a smaller --search max_batch=N or --beam")

@@ -306,9 +306,7 @@ class Model:
             return self._in_chunks("score_with_parses", sentences)
         return self.family.score_with_parses(sentences)
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """Parse sentences.
 
         Args:
@@ -319,8 +317,8 @@ class Model:
             derivations: give the best derivations instead, whose trees may be the same.
         """
         if self._plan is not None:
-            return self._in_chunks("parse", sentences, k_best=k_best, derivations=derivations)
-        return self.family.parse(sentences, k_best=k_best, derivations=derivations)
+            return self._in_chunks("parse", sentences, k_best=k_best)
+        return self.family.parse(sentences, k_best=k_best)
 
     def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """Score sentences as far as comparisons of them need it, with the beam ``auto``."""

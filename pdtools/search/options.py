@@ -174,7 +174,7 @@ class SearchOptions:
                 raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
             if self._has_widths:
                 raise PdtoolsError(
-                    "--beam auto is not for action models: leave out --word-beam, --fast-track"
+                    "--beam auto is not for action models: leave out --search word_beam=…, fast_track=…"
                 )
         elif self._has_widths:
             self.for_actions()  # refuses widths that no model can have
@@ -185,8 +185,8 @@ class SearchOptions:
         is_given = {
             "--beam": self.beam not in (DEFAULT_BEAM, None),
             "--margin": self.margin is not None,
-            "--word-beam": self.word_beam is not None,
-            "--fast-track": self.fast_track is not None,
+            "--search word_beam": self.word_beam is not None,
+            "--search fast_track": self.fast_track is not None,
         }
         return [name for name, given in is_given.items() if given]
 
@@ -213,7 +213,7 @@ class SearchOptions:
             PdtoolsError: if there are widths besides the beam.
         """
         if self._has_widths:
-            raise PdtoolsError("--word-beam and --fast-track are for action models: leave them out")
+            raise PdtoolsError("--search word_beam=… and fast_track=… are for action models: leave them out")
 
     def for_attachments(self) -> AttachmentBeam | None:
         """The beam for attachments; None: there is no search.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdtools.parsers.base import ParseFailure
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search.model import Model, ModelSettings
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words
@@ -33,7 +33,7 @@ class CheckpointSettings:
 
 
 class CheckpointParser:
-    """A :class:`~pdtools.parsers.Parser` over a checkpoint with an attachment head, or TreeReg.
+    """A :class:`~pdtools.parsers.backends.Parser` over a checkpoint with an attachment head, or TreeReg.
 
     Args:
         model: asked for parses (:func:`pdtools.search.load_model`).
@@ -46,7 +46,7 @@ class CheckpointParser:
         self._model, self._style = model, model.settings["text_style"]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
-        """See :meth:`pdtools.parsers.Parser.parse`."""
+        """See :meth:`pdtools.parsers.backends.Parser.parse`."""
         joined = (join_words(words, self._style) for words in sentences)
         for words, found in zip(sentences, self._model.parse(joined), strict=True):
             if isinstance(found, Unscorable):

@@ -1,12 +1,6 @@
 """Tokenized sentences with their attachments, in Parquet files that any tool can read."""
 
-from pdtools.shards.build import (
-    TokenizerSettings,
-    build_shards,
-    shards_from_files,
-    train_tokenizer,
-    write_shards,
-)
+from pdtools.shards.build import TokenizerSettings, build_shards, shards_from_files, train_tokenizer
 from pdtools.shards.describe import (
     constituents_of_row,
     describe_actions,
@@ -20,6 +14,7 @@ from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
 from pdtools.shards.rows import EncodedRows, ShardRow
+from pdtools.shards.writer import write_shards
 
 __all__ = [
     "FORMAT_VERSION",

@@ -10,10 +10,11 @@ import numpy as np
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, held, read_lines
-from pdtools.shards.build import ROWS_PER_PART, TokenizerSettings, tokenizer_of, write_shards
+from pdtools.shards.build import TokenizerSettings, tokenizer_of
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import UNKNOWN_WORDS
 from pdtools.shards.rows import ShardRow
+from pdtools.shards.writer import write_shards
 from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError, split_spaces
 
 _Line = tuple[str, int, str]  # file, number, text
@@ -29,7 +30,6 @@ def blocks_from_files(
     *,
     length: int = 128,
     overwrite: bool = False,
-    rows_per_part: int = ROWS_PER_PART,
     watch: Watch = lambda name, lines: lines,
 ) -> dict[str, Any]:
     """Make shards from text files; and a tokenizer from the same text, if none is given.
@@ -44,7 +44,6 @@ def blocks_from_files(
         rejects: gets lines with words that the tokenizer cannot encode.
         length: tokens of a row, besides ROOT.
         overwrite: whether ``out_dir`` may be replaced.
-        rows_per_part: rows per Parquet file.
         watch: passes all lines through, once or twice, to show progress; gets the label of each pass.
 
     Returns:
@@ -67,7 +66,6 @@ def blocks_from_files(
         sources=files,
         description={"block_length": length},
         overwrite=overwrite,
-        rows_per_part=rows_per_part,
     )
 
 

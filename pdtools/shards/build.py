@@ -4,45 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pdtools.errors import PdtoolsError
-from pdtools.files import (
-    REJECTS_FILE,
-    Rejects,
-    atomic_directory,
-    held,
-    some_trees,
-    source_of,
-    write_json,
-)
+from pdtools.files import Rejects, held, some_trees
 from pdtools.jobs import JobFolder, Plan, map_chunks
 from pdtools.jobs.workers import Workers
-from pdtools.provenance import provenance
-from pdtools.shards.encode import ChunkCounter, ChunkRows, ChunkWords
-from pdtools.shards.format import (
-    CARD_FILE,
-    FORMAT,
-    FORMAT_VERSION,
-    MANIFEST_FILE,
-    ShardSettings,
-    arrow_schema,
-)
-from pdtools.shards.in_chunks import ChunksOf, CountWork, EncodeWork
+from pdtools.shards.encode import ChunkRows, ChunksOf, ChunkWords, CountWork, EncodeWork
+from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
 from pdtools.shards.rows import EncodedRows, ShardRow
-from pdtools.shards.windows import pack_windows
-from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
+from pdtools.shards.writer import write_shards
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import BLANK_LINE, SourcedTree, arcs_beside, in_order, texts_beside
+from pdtools.trees import BLANK_LINE, SourcedTree, files_beside, in_order
 
 Item = TypeVar("Item")
-
-# Some 6 MB: several parts are under way at once, and memory stays small.
-ROWS_PER_PART = 1 << 14
 
 # Given the label of a pass over the trees, shows its progress: called with numbers of trees while it lasts.
 Watch = Callable[[str], AbstractContextManager[Callable[[int], object]]]
@@ -70,10 +48,6 @@ class TokenizerSettings:
     text_style: Literal["ptb", "raw"] = "ptb"
     lower_case: bool = False
     typed: bool = False
-
-    def record(self) -> dict[str, Any]:
-        """The record that identifies an unfinished job; ``typed`` came later than the first of these."""
-        return {name: value for name, value in asdict(self).items() if name != "typed" or value}
 
 
 def train_tokenizer(trees: Iterable[SourcedTree], settings: TokenizerSettings) -> Tokenizer:
@@ -121,7 +95,6 @@ def shards_from_files(
     rejects: Rejects,
     *,
     overwrite: bool = False,
-    rows_per_part: int = ROWS_PER_PART,
     workers: int = 1,
     plan: Plan | None = None,
     job: JobFolder | None = None,
@@ -140,7 +113,6 @@ def shards_from_files(
         out_dir: the folder, see :func:`build_shards`.
         rejects: takes trees that cannot be read.
         overwrite: whether ``out_dir`` may be replaced.
-        rows_per_part: rows per Parquet file.
         workers: number of processes that read chunks, and pack and write parts. This one joins the rows
             of chunks to parts, which copies only data that go from process to process.
         plan: how the chunks are distributed, if not over ``workers``.
@@ -159,9 +131,9 @@ def shards_from_files(
         if complete is None:
             files = [*map(held, files)]
             with watch("labels" if given else "tokenizer") as seen:
-                count = ChunkCounter(None if given else tokenizer.text_style, labelling)
+                count = CountWork(None if given else tokenizer.text_style, labelling)
                 counted = map_chunks(
-                    CountWork(count),
+                    count,
                     ChunksOf(files),
                     plan,
                     job,
@@ -184,11 +156,10 @@ def shards_from_files(
                 rejects,
                 sources=[
                     *files,
-                    *(texts_beside(files) if complete.text_style == "raw" else []),
-                    *(arcs_beside(files) if settings.arcs != "none" else []),
+                    *(files_beside(files, "text") if complete.text_style == "raw" else []),
+                    *(files_beside(files, "arcs") if settings.arcs != "none" else []),
                 ],
                 overwrite=overwrite,
-                rows_per_part=rows_per_part,
                 workers=processes,
             )
 
@@ -251,7 +222,6 @@ def build_shards(
     *,
     sources: Sequence[str] = (),
     overwrite: bool = False,
-    rows_per_part: int = ROWS_PER_PART,
 ) -> dict[str, Any]:
     """Write trees as shards (:mod:`pdtools.shards.format`). The folder appears whole or not at all.
 
@@ -267,7 +237,6 @@ def build_shards(
         rejects: written to ``rejects.jsonl``; the reading of ``trees`` may add to it.
         sources: the trees' files, to be recorded with their SHA-256.
         overwrite: whether ``out_dir`` may be replaced.
-        rows_per_part: rows per Parquet file.
 
     Returns:
         The manifest.
@@ -286,7 +255,6 @@ def build_shards(
         rejects,
         sources=sources,
         overwrite=overwrite,
-        rows_per_part=rows_per_part,
     )
 
 
@@ -311,100 +279,3 @@ def _rows(
         else:
             yield replace(row, file=item.file, begins=ended)
             ended = False
-
-
-def write_shards(
-    rows: Iterable[ShardRow | EncodedRows],
-    tokenizer: Tokenizer,
-    settings: ShardSettings,
-    out_dir: str | Path,
-    rejects: Rejects,
-    *,
-    sources: Sequence[str] = (),
-    description: Mapping[str, Any] | None = None,
-    more_settings: Mapping[str, Any] | None = None,
-    finish: Callable[[Iterable[EncodedRows]], Iterable[EncodedRows]] = lambda tables: tables,
-    overwrite: bool = False,
-    rows_per_part: int = ROWS_PER_PART,
-    workers: Workers | None = None,
-) -> dict[str, Any]:
-    """Write rows, with attachments from any source, as shards. The folder appears whole or not at all.
-
-    Args:
-        rows: tokenized sentences, one by one or many at once.
-        tokenizer: the tokenizer that made them; copied into the folder.
-        settings, out_dir, rejects, sources, overwrite, rows_per_part: see :func:`build_shards`.
-        description: more entries of the manifest: a description of rows that come from no file.
-        more_settings: more of its settings.
-        finish: adds missing columns to the rows as they are written.
-        workers: processes that write parts; None: this one does.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        PdtoolsError: if the output exists, or there are no rows.
-    """
-    sums: dict[str, str] = {}
-    with atomic_directory(out_dir, kind="shards", sums=sums, overwrite=overwrite) as folder:
-        described = [_describe_source(file) for file in sources]
-        write = PartWriter(folder, arrow_schema(settings, tokenizer, described), settings)
-        words = Counts()
-        tables = _count_words(in_tables(rows, settings), words)
-        if settings.layout == "window":
-            tables = pack_windows(tables, settings, tokenizer.root_id)
-        parts = cut_parts(finish(tables), rows_per_part)
-        with closing((workers or Workers()).map_in_order(write, parts)) as written:
-            done = [part for _, part in written]
-        sums.update((part.record["file"], part.record["sha256"]) for part in done)
-        counts = sum((part.counts for part in done), words)
-        if not counts.sentences:
-            raise PdtoolsError(f"no sentences to write{rejects.summary()}")
-        manifest = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "settings": {**settings.record(), "text_style": tokenizer.text_style, **(more_settings or {})},
-            "tokenizer": {
-                "kind": tokenizer.kind,
-                "vocab_size": tokenizer.vocab_size,
-                "fingerprint": tokenizer.fingerprint,
-            },
-            **({"labels": list(tokenizer.labels)} if settings.constituents == "labelled" else {}),
-            "counts": {**counts.record(settings), "left_out": len(rejects)},
-            "left_out": rejects.by_reason(),
-            "parts": [part.record for part in done],
-            "sources": described,
-            **(description or {}),
-            "provenance": provenance(),
-        }
-        tokenizer.save(folder)
-        rejects.write(folder / REJECTS_FILE)
-        write_json(folder / MANIFEST_FILE, manifest)
-        (folder / CARD_FILE).write_text(_CARD, encoding="utf-8", newline="\n")
-    return manifest
-
-
-_CARD = """---
-configs:
-- config_name: default
-  data_files: "part-*.parquet"
----
-
-Shards for language models, made by pdtools: rows are in the Parquet files (`datasets.load_dataset` reads this
-folder), how they were made, and of what, is in `manifest.json`, and what was excluded in `rejects.jsonl`.
-"""
-
-
-def _count_words(rows: Iterable[EncodedRows], counts: Counts) -> Iterator[EncodedRows]:
-    """Pass rows through, and add their words and other counts that parts lack."""
-    for some in rows:
-        counts.words += some.n_words
-        counts.unknown_words += some.n_unknown
-        counts.wrapped += some.n_wrapped
-        counts.rewritten_labels += some.n_rewritten
-        yield some
-
-
-def _describe_source(file: str) -> dict[str, str | None]:
-    found = source_of(file).identify()
-    return {"file": found.pop("path"), "sha256": None, **found}

@@ -28,6 +28,7 @@ _SPACE, _LINE_FEED = b" \n"
 
 REMAKE = "make the shards again with pdtools tapes"
 
+Bool = NDArray[np.bool_]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
@@ -103,20 +104,18 @@ class _Rows:
 def check_rows(
     batch: pa.RecordBatch,
     tape_bytes: Int32 | None,
-    layout: str,
+    settings: ShardSettings,
     tokenizer: Tokenizer,
     file: str | Path,
     first: int,
     first_id: int,
-    window: int = 0,
 ) -> None:
     """Refuse rows that the format does not allow.
 
     Args:
         batch: R rows, with columns that pass :func:`check_schema`, without ``tape``.
         tape_bytes: int32 (R), the bytes of each row's tape, if there are tapes; see :func:`bytes_of_tapes`.
-        layout: ``sentence``, ``window`` or ``block``.
-        window: the most positions of a window; 0 for other layouts.
+        settings: the layout, and the most positions of a window.
         tokenizer: the tokenizer that made them.
         file: the file to name in errors.
         first: the number of the batch's first row in the file.
@@ -127,6 +126,7 @@ def check_rows(
     """
     import pyarrow.compute as pc
 
+    layout, window = settings.layout, settings.window
     lengths: dict[str, Int32] = {}
     flat: dict[str, Int32] = {}
     nowhere = _Rows(file, first, np.zeros(1, dtype=np.int64))
@@ -164,11 +164,18 @@ def check_rows(
             np.diff(documents, prepend=0) < 0, "document", lambda row: f"{documents[row]} after later ones"
         )
     _check_ids(rows, flat["tokens"], layout, tokenizer)
-    if layout == "window":
-        _check_window_attachments(rows, flat["attach"], flat["tokens"] == tokenizer.root_id)
+    is_root = flat["tokens"] == tokenizer.root_id
+    if layout == "sentence":
+        is_root = np.zeros(len(is_root), dtype=bool)
+        is_root[rows.offsets[:-1]] = True
+    n_words, lines = _check_text(rows, batch.column("text"), layout)
+    if layout == "block":
+        _check_block(rows, flat["attach"], flat["word"], n_words)
     else:
-        _check_attachments(rows, flat["attach"], layout)
-    _check_words(rows, flat["word"], batch.column("text"), layout)
+        _check_attachments(rows, flat["attach"], is_root)
+        _check_words(rows, flat["word"], is_root, n_words, layout)
+        n_roots = np.add.reduceat(is_root.astype(np.int64), rows.offsets[:-1])
+        rows.check(n_roots != lines, "text", lambda row: f"{lines[row]} lines for {n_roots[row]} ROOTs")
     if "labels" in flat:
         _check_constituents(rows, lengths, flat, len(tokenizer.labels))
     if ARCS[0] in flat:
@@ -220,48 +227,18 @@ def _check_ids(rows: _Rows, tokens: Int32, layout: str, tokenizer: Tokenizer) ->
         rows.check(tokens[lasts] != tokenizer.eos_id, "tokens", lambda row: "does not end with EOS")
 
 
-def _check_attachments(rows: _Rows, attach: Int32, layout: str) -> None:
-    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
-    places = np.arange(len(attach), dtype=np.int32)
-    begins = np.repeat(firsts.astype(np.int32), np.diff(rows.offsets))
-    position = places - begins
-    bad = (attach < 0) | (attach > position)
-    rows.check_tokens(
-        bad, "attach", lambda place: f"attaches to {attach[place]}: to itself or one before it only"
-    )
-    if layout == "block":
-        rows.check_tokens(
-            attach != position,
-            "attach",
-            lambda place: f"attaches to {attach[place]}, but a block has no trees",
-        )
-        return
-    rows.check(attach[lasts] != 0, "attach", lambda row: "EOS has to attach to 0")
-    if np.count_nonzero(attach == 0) != 2 * len(firsts):
-        to_root = attach == 0
-        to_root[firsts] = to_root[lasts] = False
-        rows.check_tokens(to_root, "attach", lambda place: "attaches to 0, which is ROOT: only EOS may")
-    reduces = attach < position
-    reduces[lasts] = False  # EOS, the only token that attaches to ROOT
-    rows.check_tokens(
-        _crossing(attach + begins, reduces),
-        "attach",
-        lambda place: f"attaches to {attach[place]}, where no constituent ends any more",
-    )
+def _check_attachments(rows: _Rows, attach: Int32, is_root: Bool) -> None:
+    """Check the attachments of sentences and windows, whose ROOTs are marked (n_1 + … + n_R).
 
-
-def _check_window_attachments(rows: _Rows, attach: Int32, is_root: NDArray[np.bool_]) -> None:
-    """Check the attachments of windows, whose ROOTs are marked (n_1 + … + n_R)."""
+    EOS is the last token of a row in the sentence layout.
+    """
     begins = np.repeat(rows.offsets[:-1].astype(np.int32), np.diff(rows.offsets))
-    places = np.arange(len(attach), dtype=np.int32)
+    position = np.arange(len(attach), dtype=np.int32) - begins
     roots = np.flatnonzero(is_root).astype(np.int32)
     root = roots[np.cumsum(is_root) - 1] - begins  # the position of the ROOT that each token is under
     ends = np.append(is_root[1:], True)  # the last tokens of sentences
     rows.check_tokens(
-        is_root & (attach != places - begins), "attach", lambda place: "is a ROOT, and does not shift"
-    )
-    rows.check_tokens(
-        (attach < root) | (attach > places - begins),
+        (attach < root) | (attach > position),
         "attach",
         lambda place: f"attaches to {attach[place]}: to itself or one before it in its sentence only",
     )
@@ -270,9 +247,8 @@ def _check_window_attachments(rows: _Rows, attach: Int32, is_root: NDArray[np.bo
         "attach",
         lambda place: f"attaches to {attach[place]}: the last token of a sentence does to ROOT, and no other",
     )
-    reduces = (attach < places - begins) & ~ends
     rows.check_tokens(
-        _crossing(attach + begins, reduces),
+        _crossing(attach + begins, (attach < position) & ~ends),
         "attach",
         lambda place: f"attaches to {attach[place]}, where no constituent ends any more",
     )
@@ -306,7 +282,8 @@ def _crossing(targets: Int32, reduces: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return bad
 
 
-def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) -> None:
+def _check_text(rows: _Rows, text: pa.StringArray, layout: str) -> tuple[Int64, Int64]:
+    """The numbers of words and of lines of each row (R); only windows have several lines."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -318,61 +295,58 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
     _, ends, letters = text.buffers()
     ends = np.frombuffer(ends, np.int32)[text.offset : text.offset + len(text) + 1]
     letters = np.frombuffer(letters or b"", np.uint8)[: ends[-1]]
-    lines = np.zeros(0, dtype=np.int64)
+    lines = np.diff(np.searchsorted(np.flatnonzero(letters == _LINE_FEED), ends)) + 1
     if layout == "window":  # a line for each sentence
-        lines = np.diff(np.searchsorted(np.flatnonzero(letters == _LINE_FEED), ends)) + 1
         letters = np.where(letters == _LINE_FEED, np.uint8(_SPACE), letters)
+    elif (lines > 1).any():
+        rows.check(_found(pc.match_substring(text, "\n")), "text", lambda row: "a line break")
     spaces = np.flatnonzero(letters == _SPACE)
     if (np.diff(spaces) == 1).any():
         rows.check(_found(pc.match_substring(text, "  ")), "text", lambda row: "two spaces together")
-    if (letters == _LINE_FEED).any():
-        rows.check(_found(pc.match_substring(text, "\n")), "text", lambda row: "a line break")
     outside = pc.or_(pc.starts_with(text, " "), pc.ends_with(text, " "))
     if outside.true_count:
         rows.check(_found(outside), "text", lambda row: "a space before or after the words")
-    n_words = np.diff(np.searchsorted(spaces, ends)) + (np.diff(ends) > 0)  # (R)
-    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
-    if layout == "window":
-        _check_window_words(rows, word, n_words, lines)
-        return
-    rows.check(word[firsts] != -1, "word", lambda row: f"ROOT belongs to word {word[firsts[row]]}, not to -1")
-    if layout == "block":
-        most = np.maximum.reduceat(word, firsts)
-        if word.min() < -1:
-            rows.check_tokens(word < -1, "word", lambda place: f"belongs to word {word[place]}")
-        rows.check(most >= n_words, "word", lambda row: f"word {most[row]} of {n_words[row]} in the text")
-        return
-    rows.check(word[lasts] != -1, "word", lambda row: f"EOS belongs to word {word[lasts[row]]}, not to -1")
-    steps = np.zeros(len(word), dtype=np.uint32)
-    np.subtract(word[1:], word[:-1], out=steps[1:].view(np.int32))
-    steps[firsts] = steps[lasts] = 0
-    if steps.max() > 1:
-        reason = "belongs to word {}, after {}: words are counted from 0, one after the other"
-        rows.check_tokens(steps > 1, "word", lambda place: reason.format(word[place], word[place - 1]))
-    behind = word[firsts + 1] == -1  # the first token after ROOT
-    rows.check(behind & (lasts - firsts > 1), "word", lambda row: "token 1 belongs to no word")
-    found = word[lasts - 1] + 1
-    rows.check(found != n_words, "word", lambda row: f"{found[row]} words, but {n_words[row]} in the text")
+    return np.diff(np.searchsorted(spaces, ends)) + (np.diff(ends) > 0), lines
 
 
-def _check_window_words(rows: _Rows, word: Int32, n_words: Int64, lines: Int64) -> None:
-    """Check words of windows: counted from 0 across ROOTs, which have none; a line of text is a sentence."""
-    is_root = word < 0
+def _check_block(rows: _Rows, attach: Int32, word: Int32, n_words: Int64) -> None:
+    """Check that all tokens of blocks shift, and belong to words of the text, or to none."""
     firsts = rows.offsets[:-1]
-    rows.check(~is_root[firsts], "word", lambda row: "ROOT belongs to a word")
+    position = np.arange(len(attach)) - np.repeat(firsts, np.diff(rows.offsets))
+    rows.check_tokens(
+        attach != position, "attach", lambda place: f"attaches to {attach[place]}, but a block has no trees"
+    )
+    rows.check(word[firsts] != -1, "word", lambda row: f"ROOT belongs to word {word[firsts[row]]}, not to -1")
     rows.check_tokens(word < -1, "word", lambda place: f"belongs to word {word[place]}")
-    roots = np.add.reduceat(is_root.astype(np.int64), firsts)
-    rows.check(roots != lines, "text", lambda row: f"{lines[row]} lines for {roots[row]} ROOTs")
-    owners = np.repeat(np.arange(len(firsts)), np.diff(rows.offsets))[~is_root]
-    real = word[~is_root]
+    most = np.maximum.reduceat(word, firsts)
+    rows.check(most >= n_words, "word", lambda row: f"word {most[row]} of {n_words[row]} in the text")
+
+
+def _check_words(rows: _Rows, word: Int32, is_root: Bool, n_words: Int64, layout: str) -> None:
+    """Check the words of sentences and windows: counted from 0 in each row, across ROOTs, which have none."""
+    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
+    has_none = is_root.copy()
+    if layout == "sentence":
+        has_none[lasts] = True  # EOS
+    rows.check_tokens(
+        (word == -1) != has_none,
+        "word",
+        lambda place: f"belongs to word {word[place]}: ROOT and EOS have none (-1), and they alone",
+    )
+    real = word[~has_none]
+    owners = np.repeat(np.arange(len(firsts)), np.diff(rows.offsets))[~has_none]
     steps = np.diff(real, prepend=0)
     begins = np.diff(owners, prepend=-1) > 0
-    steps[begins] = real[begins]
+    steps[begins] = real[begins] + 1  # the first word is 0
     bad = np.zeros(len(word), dtype=bool)
-    bad[~is_root] = (steps < 0) | (steps > 1)
-    rows.check_tokens(bad, "word", lambda place: f"belongs to word {word[place]}: words are counted from 0")
-    most = np.maximum.reduceat(word, firsts) + 1
-    rows.check(most != n_words, "word", lambda row: f"{most[row]} words, but {n_words[row]} in the text")
+    bad[~has_none] = (steps < 0) | (steps > 1)
+    rows.check_tokens(
+        bad,
+        "word",
+        lambda place: f"belongs to word {word[place]}: words are counted from 0, one after the other",
+    )
+    found = np.maximum.reduceat(word, firsts) + 1
+    rows.check(found != n_words, "word", lambda row: f"{found[row]} words, but {n_words[row]} in the text")
 
 
 def _check_constituents(

@@ -22,9 +22,8 @@ from pdtools.trees import (
     unescape,
 )
 from pdtools.trees.actions import ActionIds, ActionRows, action_rows
-from pdtools.trees.arc_rows import ArcIds, arc_rows
-from pdtools.trees.arc_standard import actions_of
-from pdtools.trees.graph_features import graph_features
+from pdtools.trees.arc_standard import ArcIds, actions_of, arc_rows
+from pdtools.trees.graphs import graph_features
 
 ActionKind = Literal["plm", "plm-mask", "tg"]
 
@@ -153,7 +152,7 @@ def describe_graph(shards: ShardSet, i: int) -> list[dict[str, Any]]:
     Returns:
         For each word t, from 1, its ``number``, ``word``, ``arcs`` ([head, dependent], of those that belong
         to it), and its rows of the three tapes, t + 1 numbers for the root and the words up to t:
-        ``degree``, ``depth`` and ``distance`` (:func:`pdtools.trees.graph_features.graph_features`).
+        ``degree``, ``depth`` and ``distance`` (:func:`pdtools.trees.graphs.graph_features`).
 
     Raises:
         PdtoolsError: if the shards have no arcs.

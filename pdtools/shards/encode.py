@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,18 +14,20 @@ from numpy.typing import NDArray
 
 from pdtools.files import ExcludedInput
 from pdtools.files.arrow import arrow_array, join_lists
+from pdtools.files.typed_values import as_type
+from pdtools.jobs.records import FilesWork
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,
     OVER_WINDOW,
     TOO_LONG,
     UNKNOWN_WORDS,
+    graph_beside,
     row_of_source,
     usable_sentences,
     usable_tree,
 )
-from pdtools.shards.rows import EncodedRows, ShardRow, make_rows, pack_rows
-from pdtools.shards.written import graph_beside
+from pdtools.shards.rows import EncodedRows, ShardRow, load_table, make_rows, pack_rows, table_bytes
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import (
     UNKNOWN_TAG,
@@ -33,6 +37,7 @@ from pdtools.trees import (
     Graph,
     TreeArrays,
     chunk_constituents,
+    cut_chunks,
     expand_attachments,
     expand_constituents,
     parse_chunk,
@@ -43,9 +48,21 @@ from pdtools.trees.tree import Factor
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ABOUT = b"pdtools.piece"  # the key of the schema metadata for data outside of columns
+
 Bool = NDArray[np.bool_]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunksOf:
+    """The chunks of files; can be iterated over again and again."""
+
+    files: Sequence[str]
+
+    def __iter__(self) -> Iterator[FileChunk]:
+        return cut_chunks(self.files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,19 +74,30 @@ class ChunkRows:
     excluded: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
+    def __len__(self) -> int:
+        return self.n_trees
 
-class ChunkEncoder:
-    """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_chunk` does.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodeWork:
+    """Makes the rows of chunks (:class:`pdtools.jobs.Work`), kept as an Arrow IPC stream.
+
+    The result is None where :func:`parse_chunk`'s is.
 
     Rows are equal to :func:`pdtools.shards.plain.row_of_tree`'s, and made by it where a word's tokens depend
     on its neighbours, as in ``raw`` style.
     """
 
-    def __init__(self, tokenizer: Tokenizer, settings: ShardSettings) -> None:
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self._table = WordTable(tokenizer)
-        self._labelled = settings.constituents == "labelled" and tokenizer.text_style == "ptb"
+    tokenizer: Tokenizer
+    settings: ShardSettings
+
+    @property
+    def _labelled(self) -> bool:
+        return self.settings.constituents == "labelled" and self.tokenizer.text_style == "ptb"
+
+    @property
+    def _table(self) -> WordTable:
+        return _word_table(self.tokenizer)
 
     def __call__(self, chunk: FileChunk) -> ChunkRows | None:
         arrays = parse_chunk(chunk, self.settings.factor, with_nodes=self._labelled)
@@ -85,11 +113,31 @@ class ChunkEncoder:
         excluded = tuple(ExcludedInput(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
         return ChunkRows(len(arrays), rows, excluded, arrays.documents(kept, ends, at_blanks=at_blanks))
 
-    def __getstate__(self) -> tuple[Tokenizer, ShardSettings]:
-        return self.tokenizer, self.settings
+    def digest(self, chunk: FileChunk) -> str:
+        # A tokenizer made from the same trees changes with any of them, and so do labels.
+        return chunk.digest(" ".join([self.tokenizer.fingerprint, *self.tokenizer.labels]))
 
-    def __setstate__(self, state: tuple[Tokenizer, ShardSettings]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def pack(self, result: ChunkRows | None) -> bytes:
+        if result is None:
+            return b""
+        about = {
+            "n_trees": result.n_trees,
+            "counts": result.rows.counts(),
+            "left_out": [asdict(item) for item in result.excluded],
+            "documents": result.documents,
+        }
+        table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
+        return bytes(table_bytes(table))
+
+    def unpack(self, data: bytes) -> ChunkRows | None:
+        if not data:
+            return None
+        import pyarrow as pa
+
+        table = load_table(pa.py_buffer(data))
+        about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
+        rows = EncodedRows(table.replace_schema_metadata(None), *about.counts)
+        return ChunkRows(about.n_trees, rows, about.left_out, about.documents)
 
     def _plain_rows(self, arrays: TreeArrays) -> tuple[EncodedRows, dict[int, str]]:
         made = [row_of_source(arrays.source(i), self.tokenizer, self.settings) for i in range(len(arrays))]
@@ -195,6 +243,21 @@ class ChunkEncoder:
         return Constituents(labels, opens, closes)
 
 
+@dataclass(frozen=True, slots=True)
+class _About:
+    """The metadata of a chunk's rows."""
+
+    n_trees: int
+    counts: tuple[int, int, int, int]
+    left_out: tuple[ExcludedInput, ...]
+    documents: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=1)  # a worker gets its work anew with each chunk
+def _word_table(tokenizer: Tokenizer) -> WordTable:
+    return WordTable(tokenizer)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkWords:
     """The words and labels of a chunk, with their counts.
@@ -216,14 +279,15 @@ class ChunkWords:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkCounter:
-    """Counts the words and labels of chunks; called with one, returns None where :func:`parse_chunk` does.
+class CountWork(FilesWork[ChunkWords]):
+    """Counts the words and labels of chunks; the result is None where :func:`parse_chunk`'s is.
 
     Attributes:
         text_style: the words' style; None: they are not counted.
         labels: whether labels are counted.
     """
 
+    kept = ChunkWords
     text_style: str | None
     labels: bool
 

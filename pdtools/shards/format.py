@@ -34,8 +34,8 @@ go on through the row, and in ``text`` there is a line break between sentences.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import json_text
@@ -52,15 +52,6 @@ CARD_FILE = "README.md"
 # Longer rows have tapes, n (n + 1) / 2 bytes, of more than 256 MiB.
 MOST_PACKED = 23_169
 
-_CHOICES = {
-    "layout": ("sentence", "window", "block"),
-    "factor": ("right", "left"),
-    "tape": ("packed", "none"),
-    "constituents": ("labelled", "none"),
-    "arcs": ("unlabelled", "none"),
-    "documents": ("blank", "file", "none"),
-    "prompts": ("labels", "numbers", "none"),
-}
 CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
 ARCS = ("arc_head", "arc_dependent")
@@ -78,7 +69,7 @@ class ShardSettings:
             as fit.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
-        constituents: ``labelled``: the trees' constituents are stored; ``none``: not, as in older shards.
+        constituents: ``labelled``: the trees' constituents are stored; ``none``: not.
         arcs: ``unlabelled``: dependency arcs are stored; ``none``: they are not.
         window: the most positions of a window; 0 for other layouts.
         documents: for windows, the unit of a document: the text between blank lines (``blank``), a file, or
@@ -102,9 +93,8 @@ class ShardSettings:
         Raises:
             PdtoolsError: if one is missing or has no valid value.
         """
-        # Older manifests lack them.
-        later = dict.fromkeys(("constituents", "arcs", "documents", "prompts"), "none") | {"window": 0}
-        return cls(**{name: settings.get(name, later.get(name)) for name in (*_CHOICES, "window")})
+        omitted = {"arcs": "none", "documents": "none", "prompts": "none", "window": 0}  # see `record`
+        return cls(**{field.name: settings.get(field.name, omitted.get(field.name)) for field in fields(cls)})
 
     def record(self) -> dict[str, Any]:
         """The settings as manifests have them: for windows, only those that describe windows."""
@@ -113,8 +103,9 @@ class ShardSettings:
         return {name: value for name, value in asdict(self).items() if name not in omitted}
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
+        for name, kind in get_type_hints(ShardSettings).items():
+            choices = get_args(kind)
+            if choices and getattr(self, name) not in choices:
                 raise PdtoolsError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
         for name in ("constituents", "arcs"):
             if self.layout != "sentence" and getattr(self, name) != "none":

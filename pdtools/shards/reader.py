@@ -100,9 +100,9 @@ class ShardFolder:
         more = (*(CONSTITUENTS if self.has_constituents else ()), *(ARCS if self.has_arcs else ()))
         return ("tokens", "attach", "word", *more)
 
-    @property
-    def _own_columns(self) -> list[str]:
-        return list(ShardSettings.described(self.manifest["settings"]).columns)
+    @cached_property
+    def _settings(self) -> ShardSettings:
+        return ShardSettings.described(self.manifest["settings"])
 
     def __len__(self) -> int:
         return sum(part["rows"] for part in self.manifest["parts"])
@@ -110,13 +110,12 @@ class ShardFolder:
     @property
     def layout(self) -> str:
         """A row's unit, ``sentence``, ``window`` or ``block`` (:class:`pdtools.shards.ShardSettings`)."""
-        return str(self.manifest["settings"]["layout"])
+        return self._settings.layout
 
     @property
     def asks_for(self) -> str | None:
         """The answers that prompts ask for, ``labels`` or ``numbers``; None if rows are no prompts."""
-        asked = ShardSettings.described(self.manifest["settings"]).prompts
-        return None if asked == "none" else asked
+        return None if self._settings.prompts == "none" else self._settings.prompts
 
     @property
     def sha256(self) -> str:
@@ -132,12 +131,12 @@ class ShardFolder:
     @property
     def has_constituents(self) -> bool:
         """Return whether rows have labelled constituents."""
-        return self.manifest["settings"].get("constituents", "none") == "labelled"
+        return self._settings.constituents == "labelled"
 
     @property
     def has_arcs(self) -> bool:
         """True if rows have dependency arcs."""
-        return ShardSettings.described(self.manifest["settings"]).arcs != "none"
+        return self._settings.arcs != "none"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -179,17 +178,13 @@ class ShardFolder:
             path, row = self.folder / part["file"], 0
             with self._open_part(part) as file, _reading(path):
                 tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
-                columns = ["id", "text", *self._list_columns]
-                columns += self._own_columns
+                columns = ["id", "text", *self._list_columns, *self._settings.columns]
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=columns):
                     if not batch.num_rows:
                         continue
                     past = row + batch.num_rows
                     of_tapes = None if tapes is None else tapes[row:past]
-                    window = self.manifest["settings"].get("window", 0)
-                    check_rows(
-                        batch, of_tapes, self.layout, self.tokenizer, path, row, first_id + row, window
-                    )
+                    check_rows(batch, of_tapes, self._settings, self.tokenizer, path, row, first_id + row)
                     row = past
                     yield pa.Table.from_batches([batch])
             first_id += row
@@ -211,7 +206,7 @@ class ShardFolder:
             with _reading(path):
                 table = pq.ParquetFile(file)
                 schema = table.schema_arrow
-            check_schema(schema, ShardSettings.described(self.manifest["settings"]), self.tokenizer, path)
+            check_schema(schema, self._settings, self.tokenizer, path)
             if table.metadata.num_rows != part["rows"]:
                 reason = f"{table.metadata.num_rows} rows, but {part['rows']} in the manifest"
                 raise InputError(reason, file=path, hint=REMAKE)
@@ -231,7 +226,7 @@ class ShardFolder:
             _columns=columns,
             _own={
                 name: pa.chunked_array([c for table in tables for c in table[name].chunks])
-                for name in self._own_columns
+                for name in self._settings.columns
             },
         )
 
@@ -378,16 +373,6 @@ class ShardSet(ShardFolder):
         opened, closed = opens.values[places], closes.values[places]
         over = np.cumsum(opened) - np.cumsum(closed) + closed  # (all tokens) constituents over each
         return np.maximum.reduceat(over, opens.offsets[:-1] - opens.offsets[0]).astype(np.int32)
-
-    def row(self, i: int) -> dict[str, Any]:
-        """Row i as a dictionary: id, text, tokens, attach, word."""
-        return {
-            "id": int(self.ids[i]),
-            "text": self.text(i),
-            "tokens": self.tokens(i),
-            "attach": self.attach(i),
-            "word": self.word(i),
-        }
 
     def find(self, row_id: int) -> int:
         """The row with this ``id``.

@@ -1,9 +1,10 @@
-"""A model's surprisals for the regions, or words, of a table's sentences."""
+"""Models' surprisals for the regions, or words, of a table's sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -12,13 +13,16 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
+from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.provenance.model_names import name_of
 from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
+from pdtools.search.model import Chunk, ModelSettings, ModelWork
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.spans import read_spans
 from pdtools.search.surprisal import PER_NAT, Unit
-from pdtools.stimuli.sentences import Stimuli
+from pdtools.stimuli.table import Stimuli
 from pdtools.tokenization import Sentence, split_spaces
 
 Float = NDArray[np.float64]
@@ -170,3 +174,89 @@ class Surprisals:
     def n_crossing(self) -> int:
         """The number of tokens that reach over the end of their unit."""
         return int(np.nansum(self.values.get("crossing", np.zeros(0))))
+
+
+# --- several models ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedModel:
+    """A model, or one of its beams.
+
+    Attributes:
+        name: its name.
+        settings: its settings.
+        only_if_searched: whether it is excluded if its scores need no search, and so no beam.
+    """
+
+    name: str
+    settings: ModelSettings
+    only_if_searched: bool = False
+
+    @property
+    def column(self) -> str:
+        """The name in the form for names of columns."""
+        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in self.name).split())
+        return column or "model"
+
+
+def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
+    """Models named by their folders; with beams, one for each beam of each model that searches.
+
+    A folder ``checkpoint`` or the like is named by its parent; equal names are numbered.
+    """
+    named: list[tuple[str, ModelSettings, bool]] = []
+    for each in settings:
+        name = name_of(each.model_dir)
+        if not beams:
+            named.append((name, each, False))
+        for i, beam in enumerate(beams):
+            searched = replace(each, search=replace(each.search, beam=beam))
+            named.append((f"{name}, beam {beam}", searched, i > 0))
+    total, used = Counter(name for name, _, _ in named), Counter[str]()
+    made = []
+    for name, each, only in named:
+        used[name] += 1
+        name = f"{name} ({used[name]})" if total[name] > 1 else name
+        made.append(NamedModel(name=name, settings=each, only_if_searched=only))
+    return made
+
+
+def score_parts(
+    models: Sequence[NamedModel],
+    parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
+    settings: dict[int, dict[str, Any]],
+    *,
+    plan: Plan,
+    job: JobFolder | None = None,
+    parses: bool = False,
+) -> Iterator[tuple[int, tuple[int, int], Any]]:
+    """Score parts of texts, with one model after the other.
+
+    Args:
+        models: from :func:`named_models`.
+        parts_of: gives a model's input, by its number and its scorer's settings: places, sentences.
+        settings: filled with the scorers' settings, by the numbers of models.
+        plan, job: how the chunks are distributed and kept.
+        parses: whether the best incremental parses are added to scores.
+
+    Yields:
+        A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
+    """
+    models = [replace(model, settings=replace(model.settings, parses=parses)) for model in models]
+
+    def chunks() -> Iterator[Chunk]:
+        for number, model in enumerate(models):
+            scorer = model.settings.load()
+            if model.only_if_searched and scorer.settings["beam"] is None:
+                continue
+            settings[number] = dict(scorer.settings)
+            for chunk in cut(parts_of(number, scorer.settings), scorer.look_ahead):
+                places, sentences = zip(*chunk, strict=True)
+                yield Chunk(sentences, number, places)
+
+    asked = tuple(model.settings for model in models)
+    work = ModelWork(asked, "score_with_parses" if parses else "score")
+    for chunk, scores in map_chunks(work, chunks(), plan, job):
+        for place, score in zip(chunk.places, scores, strict=True):
+            yield chunk.model, place, score

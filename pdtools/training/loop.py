@@ -7,7 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,18 +18,27 @@ from pdtools.files import atomic_directory
 from pdtools.jobs.devices import widest_float
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
 from pdtools.tokenization import Tokenizer
-from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.loader import AHEAD, BatchLoader
-from pdtools.training.data.prompts import PromptRows
-from pdtools.training.data.protocols import TrainingData, ValidationData
-from pdtools.training.evaluate import autocast, evaluate, evaluation_mode
-from pdtools.training.loss import TERMS, TOKENS, LossSums, StepWeights, base_count, loss_sums, zero_sums
-from pdtools.training.metrics import MetricsLog, NoMetrics
+from pdtools.training.batches import AHEAD, BatchLimits, BatchLoader, TrainingData, ValidationData
+from pdtools.training.distributed import ParallelModel
+from pdtools.training.loss import (
+    TERMS,
+    TOKENS,
+    LossSums,
+    StepWeights,
+    autocast,
+    base_count,
+    evaluate,
+    evaluation_mode,
+    loss_sums,
+    zero_sums,
+)
+from pdtools.training.metrics import MetricsLog
 from pdtools.training.optimizer import HeadWarmup, build_optimizer, learning_rate
-from pdtools.training.parallel import ParallelModel
 from pdtools.training.recipe import TrainConfig
 from pdtools.training.run_folder import TRAINER, RunFolder
 from pdtools.training.run_state import RunState, load_state, save_state, state_tensors
+from pdtools.training.samples import SampleLog
+from pdtools.training.shard_input import PromptRows
 
 
 class Listener(Protocol):
@@ -37,44 +46,23 @@ class Listener(Protocol):
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         """Report the start: sentences (None: endless), parameters, steps, padding (a share), device."""
+        return
 
     def stepped(self, step: int) -> None:
         """Report a step."""
+        return
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
         """Report the training loss since the last call."""
+        return
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
         """Report scores of the validation sentences."""
+        return
 
 
 class NullListener(Listener):
     """A listener that does nothing."""
-
-    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        pass
-
-    def stepped(self, step: int) -> None:
-        pass
-
-    def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        pass
-
-    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
-        pass
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpointing:
-    """The contents of a checkpoint besides the model.
-
-    Args:
-        tokenizer: the data's tokenizer.
-        shards: the data's settings (for shards: layout, factor, …).
-    """
-
-    tokenizer: Tokenizer
-    shards: Mapping[str, Any]
 
 
 class TrainingLoop:
@@ -91,9 +79,11 @@ class TrainingLoop:
         valid_set: the data that choose the best checkpoint; without them ``best/`` is the newest one.
         beside: by the name of a term of the loss, sentences for that term alone, which the training
             sentences' loss then excludes.
-        checkpointing: the content of checkpoints beside the model.
+        tokenizer: the data's tokenizer, for checkpoints.
+        data_settings: the data's settings, for checkpoints (for shards: layout, factor, …).
         device: the model's device.
         listener: receives progress reports.
+        samples: parsed after each evaluation; None: nothing is.
         stop: asked between steps; the run then writes ``last/`` and ends.
         resume: from ``last/trainer/``, whose weights the model has.
     """
@@ -107,9 +97,11 @@ class TrainingLoop:
         valid_set: ValidationData | None,
         beside: Mapping[str, TrainingData],
         *,
-        checkpointing: Checkpointing,
+        tokenizer: Tokenizer,
+        data_settings: Mapping[str, Any],
         device: str,
         listener: Listener,
+        samples: SampleLog | None,
         stop: Callable[[], bool],
         resume: bool,
     ) -> None:
@@ -124,14 +116,17 @@ class TrainingLoop:
         self.config = config
         self.train_set = train_set
         self.valid_set = valid_set
-        self.checkpointing = checkpointing
+        self.tokenizer = tokenizer
+        self.data_settings = data_settings
         self.device = device
         self.listener = listener
+        self.samples = samples
         self.stop = lambda: self.ranks.largest(int(stop())) > 0
         self.limits = BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences)
         self.optimizer = build_optimizer(self.model, config)
         self.warmup = HeadWarmup(self.model, config)
         self.state = RunState()
+        self.metrics: MetricsLog | None = None  # while it runs, on rank 0
         self.window = zero_sums(device)  # since the last line in the log
         self._kept_steps = config.kept_at("steps")
         self._kept_words = sorted(config.kept_at("words"))
@@ -172,16 +167,15 @@ class TrainingLoop:
     def running(self) -> Iterator[None]:
         """Load batches and keep the log open while the block runs."""
         self._clock = time.monotonic()
-        log = (
-            MetricsLog(
-                self.folder.path, name=self.folder.name, step=self.state.step, size=self.state.metrics_size
-            )
-            if self.ranks.is_main
-            else NoMetrics()
-        )
-        with log as self.metrics, contextlib.ExitStack() as loading:
+        with contextlib.ExitStack() as opened:
+            if self.ranks.is_main:
+                place, state = self.folder, self.state
+                log = MetricsLog(place.path, name=place.name, step=state.step, size=state.metrics_size)
+                self.metrics = opened.enter_context(log)
             for loader in self._loaders:
-                loading.enter_context(loader)
+                opened.enter_context(loader)
+            if self.samples is not None:
+                self.samples.drop_after(self.state.step, self.folder.path)
             self.listener.started(
                 self.state,
                 {
@@ -315,7 +309,8 @@ class TrainingLoop:
         }
         self.window = zero_sums(self.device)
         state.window_seconds = 0.0
-        self.metrics.write("train", state.step, values)
+        if self.metrics is not None:
+            self.metrics.write("train", state.step, values)
         self.listener.logged(state.step, values)
 
     def _check_finite(self, sums: LossSums) -> None:
@@ -400,7 +395,10 @@ class TrainingLoop:
         if self.config.schedule == "plateau" and state.stale_evaluations == self.config.decay_patience:
             state.learning_rate_factor *= self.config.decay
             state.stale_evaluations = 0
-        self.metrics.write("valid", state.step, scores)
+        if self.metrics is not None:
+            self.metrics.write("valid", state.step, scores)
+        if self.samples is not None:
+            self.samples.write(state.step, self.folder.path)
         self.listener.evaluated(state.step, scores, is_best)
 
     def _keep(self, sums: torch.Tensor) -> None:
@@ -427,11 +425,15 @@ class TrainingLoop:
                 self._write_model(made, weights, **kept)
 
     def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor], **kept: Any) -> None:
-        about = self.checkpointing
         words = round(self._tokens() * self.train_set.words_per_token)
         trained = {"step": self.state.step, "words": words, **kept}
         write_checkpoint(
-            folder, self.model, about.tokenizer, shards=about.shards, trained=trained, weights=weights
+            folder,
+            self.model,
+            self.tokenizer,
+            shards=self.data_settings,
+            trained=trained,
+            weights=weights,
         )
 
     def _save_last(self) -> None:
@@ -445,7 +447,7 @@ class TrainingLoop:
         self.state.beside = {
             name: (loader.epoch, loader.taken) for name, loader in self.loaders_beside.items()
         }
-        self.state.metrics_size = self.metrics.size
+        self.state.metrics_size = 0 if self.metrics is None else self.metrics.size
         weights = self.parallel.weights()
         place = self.folder.last
         last = atomic_directory(place, kind="checkpoint", overwrite=True) if self.ranks.is_main else None

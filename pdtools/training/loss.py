@@ -1,4 +1,4 @@
-"""The training loss as a list of named terms; the loop, evaluation and sweeps know none of them by name.
+"""The loss as a list of named terms, and its sum over batches; the loop and sweeps know no term by name.
 
 A step minimises the sum over terms of weight × sum / divisor. Most terms share the *base* as their divisor:
 the step's tokens or sentences, as ``train.normalize`` says. It divides the gradient after the last backward
@@ -9,8 +9,10 @@ A new term is a class here, in :data:`TERMS`, and a sum of its name in what the 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,16 +34,18 @@ class LossTerm:
         counters: counts reported with it (:attr:`LossParts.counts`).
         divisor: the counter that divides it; None: the base.
         validated: whether it is part of the validation loss.
+        weight_key: the key of :class:`TrainConfig` that has the factor of the sum; None: 1.
     """
 
     name: str
     counters: tuple[str, ...] = ()
     divisor: str | None = None
     validated: bool = True
+    weight_key: str | None = None
 
     def weight(self, config: TrainConfig) -> float:
         """The factor of the sum."""
-        return 1.0
+        return 1.0 if self.weight_key is None else float(getattr(config, self.weight_key))
 
     def every(self, config: TrainConfig) -> int:
         """The period, in steps, at which the term is part of the loss."""
@@ -80,10 +84,7 @@ class AttachmentTerm(LossTerm):
 
     name = "attachment_nll"
     counters = ("attachments", "attachments_right", "clamped")
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.attachment_weight
+    weight_key = "attachment_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
@@ -107,10 +108,7 @@ class TreeRegTerm(LossTerm):
     counters = ("trees", "splits", "splits_right")
     divisor = "trees"
     validated = False
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.treereg_weight
+    weight_key = "treereg_weight"
 
     def every(self, config: TrainConfig) -> int:
         """See :meth:`LossTerm.every`."""
@@ -168,10 +166,7 @@ class CountTerm(LossTerm):
 
     name = "count_nll"
     counters = ("words", "counts_right")
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.count_weight
+    weight_key = "count_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The share of words whose likeliest number is right."""
@@ -185,10 +180,7 @@ class ArcTerm(LossTerm):
     """Binary cross-entropy of all arcs that there are or could be (GiLT)."""
 
     name = "arc_bce"
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.arc_weight
+    weight_key = "arc_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The mean loss of a word."""
@@ -318,3 +310,56 @@ class StepWeights:
             for term, found in present
         )
         return sum(others, first)
+
+
+def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
+    """Mixed precision if ``precision`` asks for it; ``auto`` does on a GPU that has bf16."""
+    kind = torch.device(device).type
+    if precision == "auto":
+        # A GPU without bf16 can emulate it, slowly.
+        has_bf16 = kind == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bf16" if has_bf16 else "float32"
+    if precision == "bf16":
+        return torch.autocast(kind, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def evaluate(
+    model: LanguageModel,
+    batches: Iterable[Batch],
+    *,
+    device: str = "cpu",
+    precision: str = "float32",
+    stop: Callable[[], bool] = lambda: False,
+    loss: Callable[[Batch], LossParts] | None = None,
+) -> LossSums | None:
+    """Sum the loss over batches, without dropout; the model's mode stays as it was.
+
+    Args:
+        batches: on any device.
+        stop: asked before each batch.
+        loss: calls the model, if it is wrapped; by default its own ``loss``.
+
+    Returns:
+        The sums, or None if ``stop`` interrupted.
+    """
+    sums = zero_sums(device)
+    loss = loss or model.loss
+    with evaluation_mode(model), torch.no_grad():
+        for batch in batches:
+            if stop():
+                return None
+            with autocast(device, precision):
+                parts = loss(batch.to(device))
+            sums += loss_sums(parts)
+    return LossSums.from_tensor(sums)
+
+
+@contextlib.contextmanager
+def evaluation_mode(model: LanguageModel) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

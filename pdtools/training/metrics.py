@@ -114,18 +114,3 @@ class MetricsLog:
             raise PdtoolsError(
                 f"{self._name / name}: cannot be written: {error.strerror or error}"
             ) from error
-
-
-class NoMetrics(MetricsLog):
-    """The record of ranks above 0, which write none."""
-
-    size = 0
-
-    def __init__(self) -> None:
-        pass
-
-    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        pass
-
-    def __exit__(self, *ending: object) -> None:
-        pass

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import resources
@@ -17,6 +16,8 @@ from typing import Any, Literal, TypeVar
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
 from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
+from pdtools.models import model_kind
+from pdtools.models.initial import initial_shape
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +28,25 @@ C = TypeVar("C")
 
 _KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) ?(steps|words)")
 _MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
+_RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
+    "at least 1": (
+        lambda value: value >= 1,
+        ("steps", "accumulate", "treereg_every", "eval_every", "log_every", "decay_patience"),
+    ),
+    "above 0": (lambda value: 0 < value < math.inf, ("learning_rate", "embedding_rate", "eps")),
+    "0 or more": (
+        lambda value: 0 <= value < math.inf,
+        (
+            *("head_warmup_steps", "warmup_steps", "weight_decay", "clip", "batch_tokens", "batch_sentences"),
+            *("attachment_weight", "answer_weight", "treereg_weight", "arc_weight", "count_weight"),
+            *("patience", "sample_parses", "seed"),
+        ),
+    ),
+    "from 0 to 1": (lambda value: 0 <= value <= 1, ("min_learning_rate_ratio",)),
+    "above 0 and at most 1": (lambda value: 0 < value <= 1, ("mask_share", "decay")),
+    "from 0 to below 1": (lambda value: all(0 <= beta < 1 for beta in value), ("betas",)),
+    "below 2**63": (lambda value: value < 2**63, ("seed",)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +101,7 @@ class TrainConfig:
             that parse (``samples.jsonl``); 0 for none. Nothing else depends on it.
         mask_share: for masked models: the share of a row's tokens to be predicted.
         masking: for masked models: the replacement of these tokens, see
-            :data:`~pdtools.training.data.masking.Replacement`.
+            :data:`~pdtools.training.masking.Replacement`.
         precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
         seed: for the first weights, the order of the batches, and dropout.
     """
@@ -144,37 +164,10 @@ class TrainConfig:
         return frozenset(found)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "accumulate", "treereg_every", "eval_every", "log_every", "decay_patience"):
-            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("learning_rate", "embedding_rate", "eps"):
-            _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
-        for name in (
-            "head_warmup_steps",
-            "warmup_steps",
-            "weight_decay",
-            "clip",
-            "batch_tokens",
-            "batch_sentences",
-            "attachment_weight",
-            "answer_weight",
-            "treereg_weight",
-            "arc_weight",
-            "count_weight",
-            "patience",
-            "sample_parses",
-            "seed",
-        ):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
-        _check(
-            "min_learning_rate_ratio",
-            self.min_learning_rate_ratio,
-            0 <= self.min_learning_rate_ratio <= 1,
-            "from 0 to 1",
-        )
-        _check("mask_share", self.mask_share, 0 < self.mask_share <= 1, "above 0 and at most 1")
-        _check("decay", self.decay, 0 < self.decay <= 1, "above 0 and at most 1")
-        _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
-        _check("seed", self.seed, self.seed < 2**63, "below 2**63")
+        for wanted, (is_good, names) in _RANGES.items():
+            for name in names:
+                if not is_good(value := getattr(self, name)):
+                    raise PdtoolsError(f"train.{name} must be {wanted}, not {value}")
         self.kept_at("steps")
         if not (self.batch_tokens or self.batch_sentences):
             raise PdtoolsError(
@@ -185,11 +178,6 @@ class TrainConfig:
                 "train.batches stream: batch_sentences is the number of streams,"
                 " and batch_tokens must be at least as large"
             )
-
-
-def _check(name: str, value: object, good: bool, wanted: str) -> None:
-    if not good:
-        raise PdtoolsError(f"train.{name} must be {wanted}, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,11 +232,11 @@ def read_recipe(
         InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
         PdtoolsError: an unknown model, or a value out of range.
     """
-    kind, shape = (None, {}) if init is None else _initial_shape(init)
+    kind, shape = (None, {}) if init is None else initial_shape(init)
     table = {} if source is None else _read_toml(source)
     recipe = recipe_from_table(table if kind is None else {"model": kind, **table}, source)
     name = model or recipe.model
-    classes = {"config": _config_class(name), "train": TrainConfig}
+    classes = {"config": model_kind(name).config_class, "train": TrainConfig}
     options = {**recipe.options, **shape}
     known = {field.name for field in settings_of(classes["config"])}
     given = {
@@ -275,7 +263,7 @@ def recipe_from_table(table: Mapping[str, Any], place: str | None) -> Recipe:
     if not isinstance(name, str):
         raise InputError("model must be a string", file=place)
     converted = {}
-    for section, config_class in (("config", _config_class(name)), ("train", TrainConfig)):
+    for section, config_class in (("config", model_kind(name).config_class), ("train", TrainConfig)):
         values = table.get(section, {})
         if not isinstance(values, dict):
             raise InputError(f"{section} must be a table", file=place)
@@ -313,31 +301,6 @@ def _read_toml(source: str) -> dict[str, Any]:
         raise InputError(f"not TOML: {error}", file=source) from error
     except RecursionError as error:
         raise InputError("not usable TOML: nested too deep", file=source) from error
-
-
-def _initial_shape(folder: str | Path) -> tuple[str | None, dict[str, Any]]:
-    from pdtools.models.initial import initial_shape
-
-    return initial_shape(folder)
-
-
-def _config_class(model: str) -> type:
-    from pdtools.models import model_kind
-
-    return model_kind(model).config_class
-
-
-def setting_defaults(model: str) -> dict[str, Any]:
-    """The settings of a model's configuration that have a default, with it."""
-    fields = settings_of(_config_class(model))
-    return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-
-
-def _shown(field: dataclasses.Field[Any]) -> str:
-    """A setting's default, as ``--set`` takes it; empty if there is none."""
-    if field.default is dataclasses.MISSING or field.default is None:
-        return ""
-    return json.dumps(field.default).strip('"')
 
 
 def config_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -378,9 +341,6 @@ def convert(value: Any, config_class: type, key: str, section: str, place: str |
     Raises:
         InputError: no such field, or a value of another type.
     """
-    if key == "help":
-        known = (f"{f.name}={_shown(f)}" for f in settings_of(config_class))
-        raise InputError(f"settings of {section}, and their defaults: {', '.join(known)}", file=place)
     try:
         return as_field(value, config_class, key)
     except UnknownKeyError as error:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ from pdtools.files.manifest import MANIFEST, growing, holds_others, paths_below
 from pdtools.files.system import hidden_beside
 from pdtools.models.initial import Initialized
 from pdtools.provenance.hub import PREFIX
-from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
+from pdtools.training.recipe import Recipe, recipe_from_table
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
@@ -173,7 +174,7 @@ class RunFolder:
         run = self.record()
         differences = [
             f"{key} is {now}, but was {before}"
-            for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
+            for key, before, now in _differences(run["recipe"], json.loads(json_text(recipe.as_json())))
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
             and key
             # The data decide the first; the others change nothing.
@@ -187,15 +188,6 @@ class RunFolder:
                 f"{self.path}: cannot be resumed: {'; '.join(differences)}"
                 " (give what the run was started with, or train into another folder)"
             )
-
-    def _started_with(self, run: Mapping[str, Any]) -> Any:
-        """The recipe of ``run.json``; settings that are newer than it have their defaults, which keep the old
-        behaviour."""
-        recorded = run.get("recipe", {})
-        started = recipe_from_table(recorded, str(self.path / _RUN))
-        return _as_read(
-            {**started.as_json(), "config": {**setting_defaults(started.model), **started.options}}
-        )
 
     def other_code(self, provenance: Mapping[str, Any]) -> str | None:
         """A line for a run that goes on under other code than it was last trained with; None for the same."""
@@ -265,14 +257,7 @@ class RunFolder:
 
 def _sum(record: Mapping[str, Any]) -> str:
     """The SHA-256 of a record, independent of its JSON's layout."""
-    return hashlib.sha256(json_text(_as_read(record)).encode()).hexdigest()
-
-
-def _as_read(value: Any) -> Any:
-    """A value as it looks after a trip through JSON: tuples become lists."""
-    if isinstance(value, Mapping):
-        return {key: _as_read(item) for key, item in value.items()}
-    return [_as_read(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return hashlib.sha256(json_text(record).encode()).hexdigest()
 
 
 def _hub_name(run: Mapping[str, Any], role: str) -> str:

@@ -17,29 +17,12 @@ from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.files.typed_values import as_type
-from pdtools.training.distributed import Ranks, seed_rank
+from pdtools.training.distributed import ParallelModel, Ranks, divided_like, seed_rank
 from pdtools.training.loss import NAMES
-from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 _OPTIMIZER_KEYS = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))  # AdamW's and Muon's
-# Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
-_EARLIER_WINDOW = (
-    "token_nll",
-    "attachment_nll",
-    "tokens",
-    "attachments",
-    "attachments_right",
-    "clamped",
-    "treereg",
-    "trees",
-    "splits",
-    "splits_right",
-    "answer_nll",
-    "squared_error",
-    "numbers",
-)
 
 
 @dataclass(kw_only=True)
@@ -48,7 +31,7 @@ class RunState:
 
     Args:
         step: updates done.
-        epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
+        epoch, taken: the position in the batches (see :class:`~pdtools.training.batches.BatchStream`).
         beside: the position in batches for single terms of the loss, by the terms' names.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
@@ -133,8 +116,6 @@ def _state_of(record: Any) -> RunState:
     """Read a state from its record; raise a TypeError or ValueError for an invalid one."""
     if not isinstance(record, dict) or not isinstance(record.get("best_scores", {}), dict):
         raise TypeError("not the record of a state")
-    if "treereg_epoch" in record:  # an earlier run's
-        record["beside"] = {"treereg": (record.pop("treereg_epoch"), record.pop("treereg_taken", 0))}
     kinds = typing.get_type_hints(RunState)
     for name, value in record.items():
         if name in kinds and name != "best_scores":
@@ -191,12 +172,8 @@ def load_state(
                 seed_rank(seed, rank, state.step)
             if torch.device(device).type == "cuda" and _of_rank("rng.cuda", rank) in names:
                 torch.cuda.set_rng_state(tensors.get_tensor(_of_rank("rng.cuda", rank)), device)
-            if "window" in names:
-                found = dict(zip(_EARLIER_WINDOW, tensors.get_tensor("window"), strict=False))
-                window = [found.get(name, torch.zeros((), dtype=torch.float64)) for name in NAMES]
-            else:
-                window = [tensors.get_tensor(f"window.{name}") for name in NAMES]
-            return state, torch.stack(window).to(device)
+            window = torch.stack([tensors.get_tensor(f"window.{name}") for name in NAMES])
+            return state, window.to(device)
     except (KeyError, TypeError, OSError, SafetensorError) as error:
         raise InputError(f"damaged trainer state: {error}", file=folder) from error
 

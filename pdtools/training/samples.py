@@ -20,10 +20,8 @@ from pdtools.files import atomic_text
 from pdtools.models import LoadedModel
 from pdtools.shards import ShardSet
 from pdtools.shards.describe import trees_of_row
-from pdtools.training.evaluate import evaluation_mode
-from pdtools.training.loop import Listener
+from pdtools.training.loss import evaluation_mode
 from pdtools.training.metrics import read_records
-from pdtools.training.run_state import RunState
 
 SAMPLES = "samples.jsonl"
 # Positions of a row: long enough to have structure, short enough to be inspected, and to be parsed at once.
@@ -71,58 +69,37 @@ def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[Sam
     return found
 
 
-class SampleLog(Listener):
-    """Writes a line for each sample and evaluation, and passes on all reports.
+class SampleLog:
+    """The lines of ``samples.jsonl``, one for each sample and evaluation.
 
     Training is not affected: no random numbers are drawn.
 
     Args:
-        listener: receives all reports too.
-        folder: the run's folder; asked each time, as it may be moved.
         loaded: the model in training.
         samples: the sentences to be parsed.
         parse: the parsing function.
     """
 
-    def __init__(
-        self,
-        listener: Listener,
-        folder: Callable[[], Path],
-        loaded: LoadedModel,
-        samples: Sequence[SampledParse],
-        parse: ParseSamples,
-    ) -> None:
-        self._listener = listener
-        self._folder = folder
+    def __init__(self, loaded: LoadedModel, samples: Sequence[SampledParse], parse: ParseSamples) -> None:
         self._loaded = loaded
         self._samples = samples
         self._parse = parse
 
-    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
+    def drop_after(self, step: int, run: Path) -> None:
         """Remove lines that an interrupted run wrote after the step from which this one resumes."""
-        path = self._folder() / SAMPLES
+        path = run / SAMPLES
         if path.exists():
-            kept = [record for record in read_samples(path.parent) if record["step"] <= state.step]
+            kept = [record for record in read_samples(run) if record["step"] <= step]
             with atomic_text(path) as file:
                 file.writelines(map(_line, kept))
-        self._listener.started(state, facts)
 
-    def stepped(self, step: int) -> None:
-        """Pass it on."""
-        self._listener.stepped(step)
-
-    def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Pass it on."""
-        self._listener.logged(step, values)
-
-    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
-        """Parse and write the samples."""
+    def write(self, step: int, run: Path) -> None:
+        """Parse the samples, and append them."""
         with evaluation_mode(self._loaded.model):
             parses = self._parse(self._loaded, [sample.text for sample in self._samples])
-        with open(self._folder() / SAMPLES, "a", encoding="utf-8") as file:
+        with open(run / SAMPLES, "a", encoding="utf-8") as file:
             for sample, parsed in zip(self._samples, parses, strict=True):
                 file.write(_line({"step": step, **asdict(sample), **asdict(parsed)}))
-        self._listener.evaluated(step, scores, is_best)
 
 
 def read_samples(run: str | Path) -> list[dict[str, Any]]:

@@ -19,8 +19,8 @@ from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files.locks import LockedError
 from pdtools.models import Batch, model_kind
 from pdtools.provenance.model_names import find_model
-from pdtools.training.evaluate import autocast
-from pdtools.training.loop import Listener, NullListener
+from pdtools.training.loop import Listener
+from pdtools.training.loss import autocast
 from pdtools.training.recipe import Recipe, read_recipe
 from pdtools.training.run_state import RunState, run_state
 from pdtools.training.train import LESS_MEMORY, OpenRun, TrainOptions, open_run
@@ -174,19 +174,15 @@ class SweepListener(Listener, Protocol):
 
     def opened(self, run: SweepRun, opened: OpenRun) -> None:
         """Report that a run begins, resumes, or has already ended."""
+        return
 
     def closed(self, outcome: Outcome) -> None:
         """Report that a run has ended, was stopped, could not be opened or has failed."""
+        return
 
 
-class NullSweepListener(NullListener):
+class NullSweepListener(SweepListener):
     """A listener that does nothing."""
-
-    def opened(self, run: SweepRun, opened: OpenRun) -> None:
-        pass
-
-    def closed(self, outcome: Outcome) -> None:
-        pass
 
 
 def sweep(

@@ -13,12 +13,13 @@ import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
-from pdtools.jobs.devices import device_for, warn_of_slow_bf16
+from pdtools.jobs.devices import device_for, memory_of, warn_of_slow_bf16
 from pdtools.models import (
     LanguageModel,
     LoadedModel,
     build_model,
     count_parameters,
+    empty_model,
     load_checkpoint,
     make_config,
     model_kind,
@@ -29,20 +30,17 @@ from pdtools.provenance import fingerprint, provenance
 from pdtools.provenance.revision import code_digest
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
-from pdtools.training.data.protocols import TrainingInput
-from pdtools.training.data.sentences import Sentences
-from pdtools.training.data.shard_input import ShardInput, open_parsed
-from pdtools.training.data.streams import StreamInput
-from pdtools.training.distributed import ALONE, Ranks, seed_rank
+from pdtools.training.batches import TrainingInput
+from pdtools.training.distributed import ALONE, Distribution, ParallelModel, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
-from pdtools.training.loop import Checkpointing, Listener, NullListener, TrainingLoop
-from pdtools.training.memory import check_memory
-from pdtools.training.parallel import Distribution, ParallelModel
+from pdtools.training.loop import Listener, NullListener, TrainingLoop
 from pdtools.training.recipe import Recipe
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.samples import ParseSamples, SampleLog, pick_samples
+from pdtools.training.shard_input import Sentences, ShardInput, open_parsed
 
 LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
+_FLOAT_BYTES = 4
 _NO_LABELS = (
     "model {} needs labelled constituents, which these shards do not have: make them again with pdtools tapes"
 )
@@ -147,7 +145,7 @@ class TrainOptions:
             :func:`pdtools.search.samples.parse_samples`; None: they are not parsed.
         stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
         ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
-        distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
+        distribution: how they divide the work (:class:`~pdtools.training.distributed.ParallelModel`).
     """
 
     valid: str | Path | None = None
@@ -222,10 +220,9 @@ def open_run(
         resumes = ranks.largest(int(ranks.is_main and options.resume and folder.recover())) > 0
         if recipe is None:
             recipe = folder.recipe() if options.resume and folder.exists() else Recipe()
-        shard_input = StreamInput if recipe.train.batches == "stream" else ShardInput
         if not isinstance(data, (str, Path)) and valid is not None:
             raise PdtoolsError("validation shards are only for training shards; other data have their own")
-        inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
+        inputs = ShardInput(data, valid) if isinstance(data, (str, Path)) else data
         files, identity = {**inputs.files}, {**inputs.identity}
         parsed = None
         if options.treereg_shards is not None:
@@ -263,27 +260,27 @@ def open_run(
         _check_treereg(model, parsed, inputs.settings)
         train_set, valid_set = inputs.open(model, recipe.train, rejects)
         beside = {} if parsed is None else {"treereg": Sentences(parsed, model, rejects=rejects)}
+        parallel = ParallelModel(model, device, ranks, options.distribution)
+        samples = None
+        if ranks.is_main and parallel.is_whole and isinstance(valid_set, Sentences):
+            config_of_checkpoint = {"model": recipe.model, "shards": dict(inputs.settings)}
+            loaded = LoadedModel(parallel.model, inputs.tokenizer, config_of_checkpoint, folder.path)
+            samples = _sample_log(loaded, valid_set, recipe.train.sample_parses, options.parse_samples)
         loop = TrainingLoop(
             folder,
-            ParallelModel(model, device, ranks, options.distribution),
+            parallel,
             recipe.train,
             train_set,
             valid_set,
             beside,
-            checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
+            tokenizer=inputs.tokenizer,
+            data_settings=inputs.settings,
             device=device,
             listener=options.listener if options.listener is not None and ranks.is_main else NullListener(),
+            samples=samples,
             stop=options.stop,
             resume=resumes,
         )
-        parses = model.has_derivations or model.has_treereg
-        if (
-            options.parse_samples is not None
-            and parses
-            and isinstance(valid_set, Sentences)
-            and ranks.is_main
-        ):
-            _log_samples(loop, recipe, valid_set, options.parse_samples)
         resumed_from = loop.state.step if resumes else None
         already_finished = loop.state.finished is not None
         other_code = None
@@ -320,14 +317,14 @@ def open_run(
                 RunFolder(output).remove_stale()
 
 
-def _log_samples(loop: TrainingLoop, recipe: Recipe, valid_set: Sentences, parse: ParseSamples) -> None:
-    """Set up parsing of sample sentences at each evaluation, if this process has the whole model."""
-    samples = pick_samples(valid_set.shards, valid_set.rows.tolist(), recipe.train.sample_parses)
-    if samples and loop.parallel.is_whole:
-        about = loop.checkpointing
-        config = {"model": recipe.model, "shards": dict(about.shards)}
-        loaded = LoadedModel(loop.model, about.tokenizer, config, loop.folder.path)
-        loop.listener = SampleLog(loop.listener, lambda: loop.folder.path, loaded, samples, parse)
+def _sample_log(
+    loaded: LoadedModel, valid_set: Sentences, number: int, parse: ParseSamples | None
+) -> SampleLog | None:
+    """The log of a few validation sentences' parses; None if there are none, or the model does not parse."""
+    if parse is None or not (loaded.model.has_derivations or loaded.model.has_treereg):
+        return None
+    samples = pick_samples(valid_set.shards, valid_set.rows.tolist(), number)
+    return SampleLog(loaded, samples, parse) if samples else None
 
 
 def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapping[str, Any]) -> None:
@@ -402,3 +399,30 @@ def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
                 )
     config = make_config(recipe.model, options)
     return dataclasses.replace(recipe, options=dataclasses.asdict(config)), config
+
+
+def check_memory(recipe: Recipe, config: Any, device: str, distribution: Distribution) -> None:
+    """Refuse a model that does not fit: weights, gradients and the optimizer's averages, without activations.
+
+    Args:
+        recipe: the run's recipe.
+        config: the model's complete configuration.
+        device: the device for training.
+        distribution: the processes that train together: with ``fsdp`` each makes the whole model, but has
+            only a part of it on its device.
+
+    Raises:
+        PdtoolsError: with the number of parameters and the available memory.
+    """
+    n_parameters = count_parameters(empty_model(recipe.model, config))
+    weights = _FLOAT_BYTES * n_parameters
+    in_training = weights * (2 if recipe.train.optimizer == "sgd" else 4)
+    wanted = [("cpu", in_training if device == "cpu" else weights)]
+    if device != "cpu" and distribution != "fsdp":
+        wanted.append((device, in_training))
+    for place, needed in wanted:
+        if needed > (there := memory_of(place)):
+            raise PdtoolsError(
+                f"model configuration: {n_parameters:,} parameters take {needed / 2**30:,.1f} GiB,"
+                f" but there are {there / 2**30:,.1f} GiB ({place}): choose a smaller model"
+            )

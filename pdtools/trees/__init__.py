@@ -1,6 +1,6 @@
 """Bracketed trees, their transforms, attachments and stack tapes (numpy only; nltk where named)."""
 
-from pdtools.trees.arrays import TreeArrays, count_trees, parse_chunk, read_arrays
+from pdtools.trees.arrays import TreeArrays, count_trees, parse_chunk
 from pdtools.trees.attachments import (
     attachments,
     constituents_of_words,
@@ -11,7 +11,7 @@ from pdtools.trees.attachments import (
     stack_text,
     tree_from_attachments,
 )
-from pdtools.trees.chunks import FileChunk, cut_chunks, in_order
+from pdtools.trees.chunks import FileChunk, cut_chunks, files_beside, in_order, path_beside
 from pdtools.trees.constituents import (
     ChunkConstituents,
     Constituents,
@@ -22,19 +22,8 @@ from pdtools.trees.constituents import (
     tree_from_constituents,
 )
 from pdtools.trees.graphs import Graph
-from pdtools.trees.placeholders import BLANK_LINE, is_placeholder, placeholder, sentence_problem, word_problem
-from pdtools.trees.proposals import read_proposals
-from pdtools.trees.reader import SourcedTree, read_trees
-from pdtools.trees.tape import (
-    deepest_of,
-    max_depth,
-    pack_tape,
-    packed_tapes,
-    tape,
-    tape_from_spans,
-    unpack_tape,
-)
-from pdtools.trees.texts import arcs_beside, arcs_path, texts_beside, texts_path
+from pdtools.trees.reader import SourcedTree, read_proposals, read_trees
+from pdtools.trees.tape import deepest_of, packed_tapes, tape
 from pdtools.trees.transforms import (
     TRACE_TAGS,
     WRAPPERS,
@@ -44,10 +33,21 @@ from pdtools.trees.transforms import (
     collapse_unaries,
     expand_unaries,
     normalize,
-    remove_traces,
     unbinarize,
 )
-from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tree, unescape
+from pdtools.trees.tree import (
+    BLANK_LINE,
+    UNKNOWN_LABEL,
+    UNKNOWN_TAG,
+    Tree,
+    escape,
+    flat_tree,
+    is_placeholder,
+    placeholder,
+    sentence_problem,
+    unescape,
+    word_problem,
+)
 
 __all__ = [
     "BLANK_LINE",
@@ -63,8 +63,6 @@ __all__ = [
     "TransformCounts",
     "Tree",
     "TreeArrays",
-    "arcs_beside",
-    "arcs_path",
     "attachments",
     "bare_tree",
     "binarize",
@@ -78,34 +76,28 @@ __all__ = [
     "expand_attachments",
     "expand_constituents",
     "expand_unaries",
+    "files_beside",
     "flat_tree",
     "in_order",
     "is_placeholder",
     "labelled",
-    "max_depth",
     "merge_subwords",
     "normalize",
     "opens_and_closes",
-    "pack_tape",
     "packed_tapes",
     "parse_chunk",
+    "path_beside",
     "placeholder",
-    "read_arrays",
     "read_proposals",
     "read_trees",
-    "remove_traces",
     "sentence_layout",
     "sentence_problem",
     "spans_from_attachments",
     "stack_text",
     "tape",
-    "tape_from_spans",
-    "texts_beside",
-    "texts_path",
     "tree_from_attachments",
     "tree_from_constituents",
     "unbinarize",
     "unescape",
-    "unpack_tape",
     "word_problem",
 ]

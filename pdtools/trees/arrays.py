@@ -7,7 +7,7 @@ own, ``(DT the)``, every bracket holds a word, and no tree is too long. Everythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.files import Rejects, source_of
+from pdtools.files import source_of
 from pdtools.files.arrow import arrow_array
-from pdtools.trees.chunks import CHUNK_BYTES, FileChunk, cut_chunks, in_order, last_tree
-from pdtools.trees.lines import MAX_TREE_CHARS
-from pdtools.trees.placeholders import BLANK_LINE
-from pdtools.trees.reader import SourcedTree
+from pdtools.trees.chunks import FileChunk, cut_chunks, last_tree
+from pdtools.trees.reader import MAX_TREE_CHARS, SourcedTree
 from pdtools.trees.refused import FOREIGN_LABELS, is_empty_leaf
 from pdtools.trees.transforms import TRACE_TAGS
-from pdtools.trees.tree import Factor, Tree, check_factor
+from pdtools.trees.tree import BLANK_LINE, Factor, Tree, check_factor
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,11 +97,6 @@ class TreeArrays:
 
     def __len__(self) -> int:
         return len(self.tree_starts)
-
-    @property
-    def n_trees(self) -> int:
-        """The number of trees."""
-        return len(self)
 
     def words(self) -> pa.StringArray:
         """The w words, as the treebank writes them."""
@@ -185,32 +178,6 @@ class TreeArrays:
         """One tree, as :func:`pdtools.trees.read_trees` gives it."""
         file, line, text = self.place(index)
         return SourcedTree(Tree.from_brackets(text), file, line, text)
-
-
-def read_arrays(
-    files: Iterable[str], rejects: Rejects, factor: Factor = "right", *, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[TreeArrays | SourcedTree]:
-    """Read the trees of files in order, many at once.
-
-    If a file leaves the ordinary form, its further trees come one by one, as
-    :func:`pdtools.trees.read_trees` reads them; so do the trees of standard input and of pipes, which cannot
-    be read twice.
-
-    Args:
-        files: paths (``-``: standard input); compressed by suffix.
-        rejects: takes the unreadable trees.
-        factor: how nodes of more than two children are binarized.
-        chunk_bytes: bytes read at once: a part of a file, or several files.
-
-    Raises:
-        InputError: as :func:`pdtools.trees.read_trees` does.
-    """
-
-    def parse(chunk: FileChunk) -> TreeArrays | None:
-        return parse_chunk(chunk, factor)
-
-    chunks = cut_chunks(files, chunk_bytes)
-    yield from in_order(((chunk, parse(chunk)) for chunk in chunks), parse, rejects)
 
 
 def parse_chunk(chunk: FileChunk, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:

@@ -143,13 +143,8 @@ def tree_from_attachments(r: ArrayLike, words: Sequence[str], tags: Sequence[str
     starts = np.concatenate([starts, stack[:-1]])
     ends = np.concatenate([ends, np.full(len(stack) - 1, n, np.int32)])
     order = np.lexsort((-ends, starts))
-    return Tree(
-        words=tuple(words),
-        tags=tuple(tags) if tags is not None else (UNKNOWN_TAG,) * n,
-        labels=(UNKNOWN_LABEL,) * len(starts),
-        starts=starts[order].astype(np.int32),
-        ends=ends[order].astype(np.int32),
-    )
+    tags = [UNKNOWN_TAG] * n if tags is None else tags
+    return Tree.of(words, tags, [UNKNOWN_LABEL] * len(starts), starts[order], ends[order])
 
 
 def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -> Tree:
@@ -187,13 +182,9 @@ def constituents_of_words(tree: Tree, word_of_token: ArrayLike, words: Sequence[
     )  # (t + 1) is there a word edge before token j
     index = np.append(word, len(words)).astype(np.int32)  # (t + 1) the word that starts at an edge
     kept = edge[tree.starts] & edge[tree.ends]
-    return Tree(
-        words=tuple(words),
-        tags=(UNKNOWN_TAG,) * len(words),
-        labels=tuple(itertools.compress(tree.labels, kept.tolist())),
-        starts=index[tree.starts[kept]],
-        ends=index[tree.ends[kept]],
-    )
+    labels = itertools.compress(tree.labels, kept.tolist())
+    starts, ends = index[tree.starts[kept]], index[tree.ends[kept]]
+    return Tree.of(words, [UNKNOWN_TAG] * len(words), labels, starts, ends)
 
 
 def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:

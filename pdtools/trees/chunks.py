@@ -1,4 +1,4 @@
-"""Files of trees in chunks: a few short files, or whole trees of a long one, as bytes.
+"""Files of trees in chunks: a few short files, or whole trees of a long one, as bytes; and files beside them.
 
 The boundaries of chunks depend on the files alone, so workers do the same work in any order and
 number.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,6 @@ class FileChunk:
     contents: tuple[bytes, ...] | None
     first_line: int = 1
 
-    @property
-    def continues(self) -> bool:
-        """Return whether the chunk before it is from the same file."""
-        return self.first_line > 1
-
     def digest(self, used: str = "") -> str:
         """A digest of the chunk's names and content, and of ``used``, the settings it is read with."""
         found = hashlib.blake2b(repr((used, self.files, self.first_line)).encode(), digest_size=8)
@@ -58,16 +54,23 @@ class FileChunk:
         return found.hexdigest()
 
 
-class Trees(Protocol):
-    """The result of reading a chunk of trees, of any type."""
-
-    @property
-    def n_trees(self) -> int:
-        """The number of trees in the chunk."""
-        ...
+Made = TypeVar("Made", bound=Sized)
 
 
-Made = TypeVar("Made", bound=Trees)
+def path_beside(trees: str | Path, what: Literal["text", "arcs"]) -> Path | None:
+    """The path of the sentences, or of the dependency arcs, of a file of trees; None for a stream.
+
+    ``X.trees.text`` has on line n the sentence, as it was written, whose tree is on line n of ``X.trees``:
+    words of a tree alone do not tell which of them stood together. ``X.trees.arcs`` has its dependencies
+    there, such as ``0-2 2-1`` (:meth:`pdtools.trees.graphs.Graph.from_text`).
+    """
+    return None if is_stream(trees) else Path(f"{Path(trees)}.{what}")
+
+
+def files_beside(files: Iterable[str], what: Literal["text", "arcs"]) -> list[str]:
+    """The files of :func:`path_beside` that there are."""
+    paths = (path_beside(file, what) for file in files)
+    return [os.fspath(path) for path in paths if path is not None and path.is_file()]
 
 
 def cut_chunks(files: Iterable[str], size: int = CHUNK_BYTES) -> Iterator[FileChunk]:
@@ -107,7 +110,7 @@ def in_order(
     :func:`pdtools.trees.read_trees`, which knows the faults.
 
     Args:
-        made: every chunk, in order, with its result, or None.
+        made: every chunk, in order, with its result, as long as the chunk has trees, or None.
         make: makes a result; called for single files of a chunk that has no result as a whole.
         rejects: takes the unreadable trees.
 
@@ -116,12 +119,12 @@ def in_order(
     """
     n_read, given_up = 0, False  # for the last chunk's file
     for chunk, result in made:
-        if not chunk.continues:
+        if chunk.first_line == 1:
             n_read, given_up = 0, False
         if given_up:
             continue
         if result is not None:
-            n_read += result.n_trees
+            n_read += len(result)
             yield result
         elif len(chunk.files) > 1 and chunk.contents is not None:
             single = [FileChunk((f,), (c,)) for f, c in zip(chunk.files, chunk.contents, strict=True)]

@@ -78,13 +78,7 @@ def tree_from_constituents(
             ends[path.pop()] = k + 1
     if path or len(starts) != len(labels):
         raise ValueError("more opens than closes, or more labels than constituents")
-    return Tree(
-        words=tuple(words),
-        tags=(UNKNOWN_TAG,) * len(words),
-        labels=tuple(labels),
-        starts=np.array(starts, dtype=np.int32),
-        ends=np.array(ends, dtype=np.int32),
-    )
+    return Tree.of(words, [UNKNOWN_TAG] * len(words), labels, starts, ends)
 
 
 def expand_constituents(opens: Int32, closes: Int32, lengths: ArrayLike) -> tuple[Int32, Int32]:

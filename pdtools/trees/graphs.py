@@ -1,4 +1,4 @@
-"""Dependency graphs: unlabelled arcs between the words of a sentence.
+"""Dependency graphs: unlabelled arcs between the words of a sentence; trees in them, and features.
 
 Nodes are 0, the root, and the words 1..m. A word may have several heads or none; there may be several roots,
 cycles, and arcs that cross. No arc goes from a word to itself, none to the root.
@@ -10,19 +10,25 @@ arcs from t, by their dependents 1..t-1. These 2t - 1 are the *candidates* of t.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdtools.errors import InputError
-from pdtools.trees.projection import project
+from pdtools.trees.projection import constituents, project
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, unescape
 
 Int32 = NDArray[np.int32]
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _ARC = re.compile(r"[0-9]{1,9}-[0-9]{1,9}")
 _COMPARED_AT_ONCE = 1 << 22  # pairs of arcs
+# The length of a missing path: two of them still fit into int16.
+FAR = 16_000
+# Costs of a step of a path, from a head to its dependent and back, in depths and in distances.
+COSTS = ((1, 1), (10, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,11 +159,6 @@ class Graph:
         """True if each word has one head, one of them the root, and there is no cycle."""
         return self.problem is None
 
-    @property
-    def is_projective(self) -> bool:
-        """True if this is a tree without crossing arcs, the root standing before the words."""
-        return not self.n_crossings and self.is_tree
-
     def tree_heads(self) -> Int32:
         """Int32 (m), the head of each word of a tree, 0 for the root.
 
@@ -189,3 +190,121 @@ class Graph:
 
 def _candidates(heads: NDArray[_Integer], dependents: NDArray[_Integer]) -> NDArray[_Integer]:
     return np.where(heads < dependents, heads, (heads + dependents - 1).astype(heads.dtype))
+
+
+# --- trees in graphs --------------------------------------------------------------------------
+
+
+def heads_in(graph: Graph) -> list[int]:
+    """A tree in a graph: the head of each word, 0 of the one root; of a tree its own.
+
+    Words are reached from the root breadth first, smaller numbers first. A word that is not reached, or is
+    another one under the root, depends on the first word under the root.
+    """
+    below: list[list[int]] = [[] for _ in range(graph.n_words + 1)]
+    for head, dependent in graph.arcs:
+        below[head].append(dependent)
+    heads = [-1] * graph.n_words
+    top, order = 0, [0]
+    for node in order:  # which grows
+        for dependent in sorted(below[node]):
+            if heads[dependent - 1] < 0:
+                heads[dependent - 1] = node or top
+                top = top or dependent
+                order.append(dependent)
+        if node == order[-1] and -1 in heads:
+            below[0] = [heads.index(-1) + 1]
+            order.append(0)
+    return heads
+
+
+def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
+    """The constituents of a graph, by :func:`heads_in`: a head spans its descendants, flat.
+
+    Labels and tags are those of models without labels. Crossing arcs are lifted. If the words are not the
+    graph's (in running text, without spaces between some), all depend on the first.
+    """
+    heads = heads_in(graph if graph.n_words == len(words) else Graph.of(len(words), [], []))
+    tree, _ = constituents(words, ["_"] * len(words), [head - 1 for head in heads])
+    labels = (UNKNOWN_LABEL,) * len(tree.labels)
+    return replace(tree, tags=(UNKNOWN_TAG,) * len(words), labels=labels)
+
+
+def conllu(graph: Graph, words: Sequence[str]) -> str:
+    """A sentence in CoNLL-U, with the blank line after it: heads by :func:`heads_in`, all arcs in DEPS.
+
+    Args:
+        words: as leaves of trees; brackets in them are unescaped.
+    """
+    of_word: list[list[int]] = [[] for _ in words]
+    for head, dependent in sorted(graph.arcs):
+        of_word[dependent - 1].append(head)
+    lines = [f"# text = {' '.join(map(unescape, words))}"]
+    for number, (word, head, heads) in enumerate(zip(words, heads_in(graph), of_word, strict=True), start=1):
+        relation = "dep" if head else "root"
+        deps = "|".join(f"{each}:{'dep' if each else 'root'}" for each in heads) or "_"
+        fields = [number, unescape(word), "_", "_", "_", "_", head, relation, deps, "_"]
+        lines.append("\t".join(map(str, fields)))
+    return "\n".join(lines) + "\n\n"
+
+
+# --- features ---------------------------------------------------------------------------------
+
+
+class GraphFeatures(NamedTuple):
+    """Features of node j after word t (Huang et al. 2026), which a model reads beside words.
+
+    Each is int16 (B, M, M) of B graphs of M = m + 1 nodes; 0 for j > t, and for words that no path leads to.
+    An arc is there from its later word on.
+
+    Attributes:
+        degree: 10 · dependents + heads.
+        depth: 1 + arcs of the shortest path from the root, whatever their directions.
+        distance: cheapest path from t to j; 10 a step to a dependent, 1 a step to a head.
+    """
+
+    degree: NDArray[np.int16]
+    depth: NDArray[np.int16]
+    distance: NDArray[np.int16]
+
+
+def graph_features(adjacency: NDArray[np.bool_]) -> GraphFeatures:
+    """Compute the features after every word, in m steps of array operations.
+
+    All new arcs touch t. With o and b the costs of t's arcs from and to t, and X the cheapest paths before t,
+    f = min_i (o_i + X[i]) and g = min_i (X[:, i] + b_i) are the paths from and to t, and all others become
+    min(X, g[:, None] + f).
+
+    Args:
+        adjacency: bool (B, M, M), ``[b, h, d]`` for an arc from h to d; no self-loops.
+    """
+    batch, nodes, _ = adjacency.shape
+    paths = np.full((2, batch, nodes, nodes), FAR, dtype=np.int16)  # shortest, and cheapest
+    paths[:, :, range(nodes), range(nodes)] = 0
+    degree = np.zeros((batch, nodes), dtype=np.int16)
+    found = np.zeros((3, batch, nodes, nodes), dtype=np.int16)
+    found[1, :, 0, 0] = 1
+    for t in range(1, nodes):
+        is_head, is_dependent = adjacency[:, :t, t], adjacency[:, t, :t]  # (B, t)
+        degree[:, :t] += is_head * np.int16(10) + is_dependent
+        degree[:, t] = is_dependent.sum(1) * 10 + is_head.sum(1)
+        rows, old = np.nonzero(is_head | is_dependent)  # (arcs,), in the order of rows
+        if len(rows):
+            touched, first = np.unique(rows, return_index=True)
+            for x, (down, up) in zip(paths, COSTS, strict=True):
+                # The cheaper one, if there are arcs both ways.
+                out = np.where(is_head[rows, old], up, down).astype(np.int16)  # (arcs,)
+                back = np.where(is_dependent[rows, old], up, down).astype(np.int16)
+                f = np.minimum.reduceat(x[rows, old, :t] + out[:, None], first)  # (touched, t)
+                g = np.minimum.reduceat(x[rows, :t, old] + back[:, None], first)
+                x[touched, t, :t], x[touched, :t, t] = f, g
+                x[touched, :t, :t] = np.minimum(x[touched, :t, :t], g[:, :, None] + f[:, None, :])
+            np.minimum(paths, FAR, out=paths)
+        found[0, :, t, : t + 1] = degree[:, : t + 1]
+        found[1, :, t, : t + 1] = _or_0(paths[0, :, 0, : t + 1] + 1)
+        found[2, :, t, : t + 1] = _or_0(paths[1, :, t, : t + 1])
+    return GraphFeatures(*found)
+
+
+def _or_0(lengths: NDArray[np.int16]) -> NDArray[np.int16]:
+    return np.where(lengths < FAR, lengths, np.int16(0))

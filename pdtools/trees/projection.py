@@ -1,4 +1,4 @@
-"""Heads of words as trees: order, depths, spans, and the lifting of arcs that cross others.
+"""Heads of words as trees: order, depths, spans, the lifting of arcs that cross others, constituents.
 
 Words are numbers from 0; a word's parent is its head, -1 for a root.
 """
@@ -9,8 +9,11 @@ import heapq
 from collections.abc import Sequence
 
 from pdtools.errors import InputError
+from pdtools.trees.tree import Tree, leaf_label
 
 MOST_LIFTED_WORDS = 1_000
+TOP_LABEL = "ROOT"
+"""The label of the node above several roots."""
 Spans = tuple[list[int], list[int]]
 
 
@@ -127,3 +130,40 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
         for other in dependents[head]:
             look_at(other)
     return n_lifted
+
+
+def constituents(words: Sequence[str], tags: Sequence[str], parents: list[int]) -> tuple[Tree, int]:
+    """The tree of dependencies, and the number of arcs lifted for it.
+
+    Args:
+        words, tags: (n), words as leaves; a tag ``_`` is an unknown one.
+        parents: (n), changed in place.
+
+    Raises:
+        InputError: see :func:`project`.
+    """
+    n_lifted, found = project(parents)
+    return tree_of_spans(words, [leaf_label("X" if tag == "_" else tag) for tag in tags], found), n_lifted
+
+
+def tree_of_spans(words: Sequence[str], tags: Sequence[str], found: Spans) -> Tree:
+    """The flat tree in which each word with dependents spans all it dominates, labelled with its tag + ``P``.
+
+    A node ``ROOT`` spans several roots.
+
+    Args:
+        words, tags: (n).
+        found: see :func:`spans`.
+    """
+    n = len(words)
+    firsts, lasts = found
+    heads = [k for k in range(n) if firsts[k] < lasts[k]]
+    heads.sort(key=lambda k: firsts[k] * n - lasts[k])  # no two have one span
+    labels, starts, ends = (
+        [tags[k] + "P" for k in heads],
+        [firsts[k] for k in heads],
+        [lasts[k] + 1 for k in heads],
+    )
+    if n > 1 and (not heads or ends[0] - starts[0] < n):
+        labels, starts, ends = [TOP_LABEL, *labels], [0, *starts], [n, *ends]
+    return Tree.of(words, tags, labels, starts, ends)

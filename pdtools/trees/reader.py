@@ -15,16 +15,24 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pdtools.files import Rejects
-from pdtools.trees.lines import MAX_TREE_CHARS, Line, read_tree_lines
+from pdtools.errors import InputError
+from pdtools.files import Rejects, decode_utf8, read_line_parts, read_lines
 from pdtools.trees.refused import refused_form
-from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
+from pdtools.trees.transforms import TRACE_TAGS
+from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder, unescape
 
+PART_BYTES = 1 << 20
+MAX_TREE_CHARS = 1 << 22
+"""Limit on a tree's text, in characters: some 200,000 words, or a million brackets."""
+
+_LONGEST_TREE_BYTES = 4 * MAX_TREE_CHARS
+_ENDS = (b")", b" ", b"\t", b"\f", b"\v")  # nothing goes on after them, not even a line end
 _BYTE_ORDER_MARK = "\ufeff"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
 _NUMBER = re.compile(r"[0-9]+[ \t]+\(")
 # Limit on text outside of trees that is recorded.
 _MOST_TEXT = 1 << 16
+_SEPARATE = "blank lines separate the trees of different sentences; or an id and a tab stand before each tree"
 
 
 @dataclass(slots=True)
@@ -260,3 +268,116 @@ def _joined(texts: Sequence[str], lines: Sequence[Line]) -> str:
     return texts[0] + "".join(
         text if line.goes_on else "\n" + text for text, line in zip(texts[1:], lines[1:], strict=True)
     )
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, without its end, or a part of a long one.
+
+    Attributes:
+        number: the line in its file, from 1.
+        text: the line's text; bytes that are not UTF-8 are replacement characters.
+        fault: the reason why it cannot be decoded.
+        follows_blank: whether the line before it is blank.
+        goes_on: whether this is a further part of a long line.
+    """
+
+    number: int
+    text: str
+    fault: str | None
+    follows_blank: bool
+    goes_on: bool
+
+
+def read_tree_lines(file: str, part_bytes: int = PART_BYTES) -> Iterator[Line]:
+    """The lines of a file; long ones in parts of ``part_bytes``, cut beside brackets or white space.
+
+    A stretch without either is not cut before it is longer than a tree may be.
+
+    Raises:
+        InputError: if the file cannot be read or its compression is damaged.
+    """
+    follows_blank = is_blank = goes_on = False
+    rest = b""  # the rest of a line that is longer than a part
+    for number, part in read_line_parts(file, part_bytes):
+        data, rest = rest + part, b""
+        ends = part.endswith(b"\n") or len(part) < part_bytes
+        if not ends:
+            cut = _last_cut(data)
+            if not cut and len(data) <= _LONGEST_TREE_BYTES:
+                rest = data
+                continue
+            data, rest = data[: cut or None], data[cut or len(data) :]
+        line = _line(data, file, number, follows_blank=follows_blank, goes_on=goes_on, ends=ends)
+        yield line
+        is_blank = (is_blank or not goes_on) and not line.text.strip()
+        goes_on = not ends
+        if ends:
+            follows_blank = is_blank
+    if rest:
+        yield _line(rest, file, number, follows_blank=follows_blank, goes_on=goes_on, ends=True)
+
+
+def _last_cut(data: bytes) -> int:
+    """The last position to cut text without cutting a tag, label or word; 0 if there is none."""
+    return max(max(data.rfind(mark) + 1 for mark in _ENDS), data.rfind(b"("))
+
+
+def _line(data: bytes, file: str, number: int, *, follows_blank: bool, goes_on: bool, ends: bool) -> Line:
+    fault = None
+    try:
+        text = decode_utf8(data, file, 0 if goes_on else number)  # a byte order mark is at the beginning
+    except InputError as error:
+        fault = error.fault
+        text = data.decode("utf-8", errors="replace")
+    if ends:
+        text = text.removesuffix("\n").removesuffix("\r")
+    return Line(number, text, fault, follows_blank, goes_on)
+
+
+# --- several trees for each sentence ------------------------------------------------------------
+
+
+def read_proposals(file: str) -> Iterator[Tree]:
+    """The trees of a file, one a line, as written there; several for each sentence: a parser's k best.
+
+    A sentence's trees form a block of lines, with blank lines between blocks; or each tree has the id of
+    its sentence, and a tab, before it, in any order.
+
+    Raises:
+        InputError: naming the line, if it is no tree, has an id where others have none, or has other words
+            (traces aside) than a tree of the same sentence; if there are no trees; if the file cannot be
+            read.
+    """
+    have_ids: bool | None = None
+    first: dict[str, tuple[list[str], int]] = {}  # words and line of each sentence (in blocks: of this one)
+    for number, line in read_lines(file):
+        if not line.strip():
+            if not have_ids:
+                first.clear()
+            continue
+        name, tab, text = line.partition("\t")
+        has_id = bool(tab) and not line.lstrip().startswith("(")
+        if have_ids is None:
+            have_ids = has_id
+        try:
+            tree = Tree.from_brackets(text if has_id else line)
+        except InputError as error:
+            raise InputError(error.reason, file=file, line=number) from error
+        if has_id != have_ids:
+            reason = "a tree with an id" if has_id else "a tree without an id"
+            raise InputError(f"{reason}, unlike those before it", file=file, line=number, hint=_SEPARATE)
+        words = [
+            unescape(word) for word, tag in zip(tree.words, tree.tags, strict=True) if tag not in TRACE_TAGS
+        ]
+        before, line_before = first.setdefault(name if has_id else "", (words, number))
+        if words != before:
+            what = f"the id {name}" if has_id else "this block"
+            reason = f"other words than another tree of {what} has, in line {line_before}"
+            raise InputError(reason, file=file, line=number, hint=_SEPARATE)
+        yield tree
+    if have_ids is None:
+        raise InputError("no trees in this file", file=file)

@@ -60,7 +60,8 @@ def packed_tapes(attach: ArrayLike, offsets: ArrayLike) -> tuple[NDArray[np.uint
         offsets: int (R + 1), the beginning of each row, and the last one's end.
 
     Returns:
-        packed: uint8, ``pack_tape(tape(row))`` of each row, concatenated.
+        packed: uint8, the lower triangle of each row's tape, row k in k + 1 bytes, concatenated; depths above
+            255 are stored as 255.
         offsets: int64 (R + 1), their beginnings, and the last one's end.
         deepest: the deepest entry of all, not saturated.
     """
@@ -167,47 +168,3 @@ def _packed_batch(over: NDArray[Any], across: NDArray[Any]) -> NDArray[np.uint8]
         part = slice(first, first + _TRANSPOSED_AT_ONCE)
         triangles[:, part] = packed[part].T
     return triangles
-
-
-def tape_from_spans(starts: ArrayLike, ends: ArrayLike, n: int) -> NDArray[np.int32]:
-    """The tape from all binary nodes at once: a 2-D difference array and its cumulative sum.
-
-    Args:
-        starts, ends: int (m), binary nodes covering tokens [start, end); a node over one token is none.
-        n: number of tokens.
-
-    Returns:
-        int32 (n, n), row k is W_k, zero above the diagonal.
-    """
-    first, past = np.asarray(starts), np.asarray(ends)
-    difference = np.zeros((n, n + 1), dtype=np.int32)
-    np.add.at(difference, (past - 1, first), 1)
-    np.add.at(difference, (past - 1, past), -1)
-    return difference[:, :n].cumsum(axis=1, dtype=np.int32).cumsum(axis=0, dtype=np.int32)
-
-
-def max_depth(tape: NDArray[np.int32]) -> int:
-    """The deepest entry of a tape, not saturated; 0 for an empty one."""
-    return int(tape.max(initial=0))
-
-
-def pack_tape(tape: NDArray[np.int32]) -> bytes:
-    """The lower triangle of a tape (n, n), row k in k + 1 bytes; depths above 255 are stored as 255."""
-    n = len(tape)
-    return np.minimum(tape[np.tril_indices(n)], _DEEPEST_STORED).astype(np.uint8).tobytes()
-
-
-def unpack_tape(packed: bytes, n: int) -> NDArray[np.uint8]:
-    """The inverse of :func:`pack_tape`.
-
-    Returns:
-        uint8 (n, n), zero above the diagonal.
-
-    Raises:
-        ValueError: if the bytes are not the triangle of n tokens.
-    """
-    if len(packed) != n * (n + 1) // 2:
-        raise ValueError(f"a packed tape of {n} tokens has {n * (n + 1) // 2} bytes, not {len(packed)}")
-    rows = np.zeros((n, n), dtype=np.uint8)
-    rows[np.tril_indices(n)] = np.frombuffer(packed, dtype=np.uint8)
-    return rows

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -13,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.trees.tree import Factor, Tree, check_factor
+from pdtools.trees.tree import TRACE_TAG, Factor, Tree, check_factor
 
 Functions = Literal["strip", "keep"]
+Children = list[tuple[str, int, int]]
 
-TRACE_TAG = "-NONE-"
 TRACE_TAGS = frozenset({TRACE_TAG, "-DFL-"})
 """Tags of leaves that are no words: traces, and Switchboard's marks of disfluency (``(-DFL- E_S)``)."""
 WRAPPERS = frozenset({"", "ROOT", "TOP", "S1", "VROOT"})
@@ -49,13 +50,8 @@ class TransformCounts:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: TransformCounts) -> TransformCounts:
-        return TransformCounts(
-            traces=self.traces + other.traces,
-            emptied=self.emptied + other.emptied,
-            rewritten=self.rewritten + other.rewritten,
-            empty_trees=self.empty_trees + other.empty_trees,
-            kinds=self.kinds + other.kinds,
-        )
+        names = [each.name for each in fields(self)]
+        return TransformCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 def normalize(
@@ -80,13 +76,10 @@ def normalize(
     bare = bare_tree(tree, counts)
     if bare is None:
         return None
-    return Tree(
-        words=bare.words,
-        tags=tuple(_clean_label(tag, functions, counts) for tag in bare.tags),
-        labels=tuple(_clean_label(label, functions, counts) for label in bare.labels),
-        starts=bare.starts,
-        ends=bare.ends,
+    tags, labels = (
+        tuple(_clean_label(label, functions, counts) for label in some) for some in (bare.tags, bare.labels)
     )
+    return replace(bare, tags=tags, labels=labels)
 
 
 def bare_tree(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
@@ -111,13 +104,8 @@ def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | N
     if not kept.any():
         counts.empty_trees += 1
         return None
-    return Tree(
-        words=tuple(word for word, tag in zip(tree.words, tree.tags, strict=True) if tag not in TRACE_TAGS),
-        tags=tuple(tag for tag in tree.tags if tag not in TRACE_TAGS),
-        labels=_select(tree.labels, filled),
-        starts=starts[filled],
-        ends=ends[filled],
-    )
+    words, tags, labels = _select(tree.words, kept), _select(tree.tags, kept), _select(tree.labels, filled)
+    return Tree(words, tags, labels, starts[filled], ends[filled])
 
 
 def kind_of_empty(leaf: str) -> str:
@@ -175,25 +163,17 @@ def collapse_unaries(tree: Tree) -> Tree:
         return tree
     first = np.flatnonzero(begins_chain).tolist()
     past = [*first[1:], len(tree.labels)]
-    return Tree(
-        words=tree.words,
-        tags=tree.tags,
-        labels=tuple("+".join(tree.labels[a:b]) for a, b in zip(first, past, strict=True)),
-        starts=tree.starts[begins_chain],
-        ends=tree.ends[begins_chain],
-    )
+    labels = tuple("+".join(tree.labels[a:b]) for a, b in zip(first, past, strict=True))
+    return replace(tree, labels=labels, starts=tree.starts[begins_chain], ends=tree.ends[begins_chain])
 
 
 def expand_unaries(tree: Tree) -> Tree:
     """Undo :func:`collapse_unaries`: a label with ``+`` becomes a chain. Undo binarization first."""
     chains = [[label] if _ARTIFICIAL.search(label) else label.split("+") for label in tree.labels]
     lengths = np.array([len(chain) for chain in chains], dtype=np.int32)
-    return Tree(
-        words=tree.words,
-        tags=tree.tags,
-        labels=tuple(label for chain in chains for label in chain),
-        starts=np.repeat(tree.starts, lengths),
-        ends=np.repeat(tree.ends, lengths),
+    labels = tuple(label for chain in chains for label in chain)
+    return replace(
+        tree, labels=labels, starts=np.repeat(tree.starts, lengths), ends=np.repeat(tree.ends, lengths)
     )
 
 
@@ -211,20 +191,58 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
             some ten thousand children.
     """
     check_factor(factor)
+
+    def groups(children: Children) -> list[tuple[int, int]]:
+        n = len(children)
+        return [(i, n) if factor == "right" else (0, n - i) for i in range(1, n - 1)]
+
+    return _grouped(tree, groups)
+
+
+def binarize_from_heads(tree: Tree, heads: NDArray[np.int32]) -> Tree:
+    """Binarize outward from heads, with the labels of :func:`binarize`, a tree made from dependencies.
+
+    Such trees are flat: the factoring determines most of their attachments. Right-factoring groups the last
+    children of a node, whatever they are; here a head is grouped with its dependents to the right, the
+    nearest first, and then with its dependents to the left.
+
+    Args:
+        tree: a tree in which no arc crosses a constituent.
+        heads: int32 (n), each word's head, -1 for the root.
+
+    Raises:
+        InputError: if the new labels are too long, see :func:`binarize`.
+    """
+    parents = heads.tolist()
+
+    def groups(children: Children) -> list[tuple[int, int]]:
+        n, start, end = len(children), children[0][1], children[-1][2]
+        head = start
+        while start <= parents[head] < end:
+            head = parents[head]
+        place = next(i for i, child in enumerate(children) if child[1] <= head < child[2])
+        to_the_right = [(place, past) for past in range(place + 2, n + 1)]
+        return [*to_the_right, *((first, n) for first in range(place - 1, -1, -1))][:-1]  # the last has all
+
+    return _grouped(tree, groups)
+
+
+def _grouped(tree: Tree, groups: Callable[[Children], list[tuple[int, int]]]) -> Tree:
+    """Add a node over each group ``children[first:past]`` of a node's children."""
     added: list[tuple[str, int, int]] = []
     n_chars = 0
-    for label, inside in zip(tree.labels, children_of(tree), strict=True):
-        for i in range(1, len(inside) - 1):
-            grouped = inside[i:] if factor == "right" else inside[:-i]
-            name = f"{label}|<{'-'.join(name for name, _, _ in grouped)}>"
-            added.append((name, grouped[0][1], grouped[-1][2]))
+    for label, children in zip(tree.labels, children_of(tree), strict=True):
+        for first, past in groups(children):
+            inside = children[first:past]
+            name = f"{label}|<{'-'.join(name for name, _, _ in inside)}>"
+            added.append((name, inside[0][1], inside[-1][2]))
             n_chars += len(name)
             if n_chars > MAX_LABEL_CHARS:
                 raise InputError(TOO_WIDE)
-    return with_nodes(tree, added)
+    return _with_nodes(tree, added)
 
 
-def with_nodes(tree: Tree, added: Sequence[tuple[str, int, int]]) -> Tree:
+def _with_nodes(tree: Tree, added: Sequence[tuple[str, int, int]]) -> Tree:
     """The tree with added constituents (label, start, end), none of which has the span of another."""
     if not added:
         return tree
@@ -237,13 +255,8 @@ def with_nodes(tree: Tree, added: Sequence[tuple[str, int, int]]) -> Tree:
     # No new node has the span of another, so the order of spans is pre-order; lexsort is stable, which keeps
     # unary chains in order.
     order = np.lexsort((-np.array(ends), np.array(starts)))
-    return Tree(
-        words=tree.words,
-        tags=tree.tags,
-        labels=tuple(labels[i] for i in order.tolist()),
-        starts=np.array(starts, dtype=np.int32)[order],
-        ends=np.array(ends, dtype=np.int32)[order],
-    )
+    in_order = (labels[i] for i in order.tolist())
+    return Tree.of(tree.words, tree.tags, in_order, np.array(starts)[order], np.array(ends)[order])
 
 
 def unbinarize(tree: Tree) -> Tree:
@@ -252,18 +265,13 @@ def unbinarize(tree: Tree) -> Tree:
     original[:1] = True  # the top node covers the sentence, whatever its label
     if original.all():
         return tree
-    return Tree(
-        words=tree.words,
-        tags=tree.tags,
-        labels=_select(tree.labels, original),
-        starts=tree.starts[original],
-        ends=tree.ends[original],
-    )
+    labels = _select(tree.labels, original)
+    return replace(tree, labels=labels, starts=tree.starts[original], ends=tree.ends[original])
 
 
-def children_of(tree: Tree) -> list[list[tuple[str, int, int]]]:
+def children_of(tree: Tree) -> list[Children]:
     """The children of each constituent from left to right: label (for a bare word: the word), start, end."""
-    children: list[list[tuple[str, int, int]]] = [[] for _ in tree.labels]
+    children: list[Children] = [[] for _ in tree.labels]
     path: list[int] = []
     ends = tree.ends.tolist()
     upcoming = 0
@@ -281,5 +289,5 @@ def children_of(tree: Tree) -> list[list[tuple[str, int, int]]]:
     return children
 
 
-def _select(labels: tuple[str, ...], mask: NDArray[np.bool_]) -> tuple[str, ...]:
-    return tuple(label for label, kept in zip(labels, mask.tolist(), strict=True) if kept)
+def _select(texts: tuple[str, ...], mask: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(itertools.compress(texts, mask.tolist()))

@@ -1,19 +1,25 @@
-"""A constituency tree as flat arrays, and its conversion to and from brackets and nltk."""
+"""A constituency tree as flat arrays, its conversion to and from brackets and nltk, and its words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pdtools.errors import InputError
 
 # Tag and label where these are unknown.
 UNKNOWN_TAG, UNKNOWN_LABEL = "XX", "X"
+TRACE_TAG = "-NONE-"
+BLANK_LINE = f"({UNKNOWN_LABEL} ({TRACE_TAG} *))"
+"""The placeholder for a line without words."""
+UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, replaces a word that no tree can hold
 
 if TYPE_CHECKING:
     import nltk
@@ -71,6 +77,19 @@ class Tree:
 
     def __str__(self) -> str:
         return self.to_brackets()
+
+    @classmethod
+    def of(
+        cls,
+        words: Iterable[str],
+        tags: Iterable[str],
+        labels: Iterable[str],
+        starts: ArrayLike,
+        ends: ArrayLike,
+    ) -> Tree:
+        """Make a tree of any sequences; see the attributes."""
+        starts, ends = np.asarray(starts, dtype=np.int32), np.asarray(ends, dtype=np.int32)
+        return cls(tuple(words), tuple(tags), tuple(labels), starts, ends)
 
     @classmethod
     def from_brackets(cls, text: str) -> Tree:
@@ -248,13 +267,8 @@ class TreeBuilder:
 
     def finish(self) -> Tree:
         """The built tree, once ``depth`` is 0 again."""
-        return Tree(
-            words=tuple(self._words),
-            tags=tuple(tag or "" for tag in self._tags),
-            labels=tuple(self._labels),
-            starts=np.array(self._starts, dtype=np.int32),
-            ends=np.array(self._ends, dtype=np.int32),
-        )
+        tags = (tag or "" for tag in self._tags)
+        return Tree.of(self._words, tags, self._labels, self._starts, self._ends)
 
 
 def check_factor(factor: str) -> None:
@@ -267,6 +281,9 @@ _ESCAPES = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
 _UNESCAPES = {code: char for char, code in _ESCAPES.items()} | {"-LSB-": "[", "-RSB-": "]"}
 _ESCAPABLE = re.compile(r"[(){}]")
 _ESCAPED = re.compile(r"-[LR][RCS]B-|\\([/*])")
+_BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
+# White space, controls and formatting characters, all invisible to a reader.
+_INVISIBLE = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
 
 
 def escape(word: str) -> str:
@@ -279,12 +296,73 @@ def unescape(word: str) -> str:
     return _ESCAPED.sub(lambda match: match[1] or _UNESCAPES[match[0]], word)
 
 
+def leaf(word: str, line: int | None = None) -> str:
+    """A word as a leaf: brackets escaped, blanks as no-break spaces.
+
+    Raises:
+        InputError: if it cannot be a word of a tree.
+    """
+    if " " in word or not word.isprintable() or not word:
+        word = _BLANK.sub("\u00a0", word)
+        problem = word_problem(word)  # also for an empty one
+        if problem is not None:
+            raise InputError(problem, line=line)
+    return escape(word) if "(" in word or ")" in word or "{" in word or "}" in word else word
+
+
+@lru_cache(maxsize=4096)
+def leaf_label(label: str) -> str:
+    """A tag or label with brackets and blanks replaced, so that bracket text can hold it."""
+    label = label.replace("(", "*LRB*").replace(")", "*RRB*")  # "$-LRB-" would have a function tag
+    return _BLANK.sub("_", label) if label else "X"
+
+
 def flat_tree(words: Sequence[str], tags: Sequence[str] | None = None, label: str = UNKNOWN_LABEL) -> Tree:
     """One constituent over all words. Tags default to XX."""
-    return Tree(
-        words=tuple(words),
-        tags=tuple(tags) if tags is not None else (UNKNOWN_TAG,) * len(words),
-        labels=(label,),
-        starts=np.zeros(1, np.int32),
-        ends=np.full(1, len(words), np.int32),
-    )
+    return Tree.of(words, [UNKNOWN_TAG] * len(words) if tags is None else tags, [label], [0], [len(words)])
+
+
+def placeholder(words: Sequence[str]) -> Tree:
+    """The flat tree ``(X (XX w1) (XX w2) …)`` in place of a sentence without a parse.
+
+    A blank line becomes ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
+    A word that no tree can hold (white space, lone surrogates) becomes U+FFFD.
+    """
+    if not words:
+        return flat_tree(["*"], [TRACE_TAG])
+    return flat_tree([UNUSABLE_WORD if word_problem(word) else escape(word) for word in words])
+
+
+def is_placeholder(tree: Tree) -> bool:
+    """Return whether a tree is the placeholder of a sentence without a parse.
+
+    One or two words have no other tree than the flat one: it only counts as a placeholder if a word had
+    to be replaced.
+    """
+    flat = tree.labels == (UNKNOWN_LABEL,) and set(tree.tags) == {UNKNOWN_TAG}
+    return flat and (len(tree) > 2 or UNUSABLE_WORD in tree.words)
+
+
+def sentence_problem(words: Sequence[str]) -> str | None:
+    """The reason why no parser could parse this sentence, or ``None``.
+
+    Such words make neural parsers fail, or, worse, shift the words after them by one unnoticed.
+    """
+    if not words:
+        return "no words"
+    for word in words:
+        problem = word_problem(word)
+        if problem:
+            return problem
+    return None
+
+
+def word_problem(word: str) -> str | None:
+    """The reason why a word cannot be in a tree, or ``None``."""
+    if any("\ud800" <= character <= "\udfff" for character in word):
+        return "a word that is not valid Unicode (a lone surrogate)"
+    if all(unicodedata.category(character) in _INVISIBLE for character in word):
+        return "a word without visible characters"
+    if _BLANK.search(word):
+        return "a word with white space in it"
+    return None

@@ -53,7 +53,7 @@ for language in $languages; do
             pdtools generate cfl "$language" --number "$((STRINGS / 10))" --seed "$((2 * restart))" --shards \
                 --quiet -o "$data/valid-$restart"
         [ -e "$data/bound-$restart" ] ||
-            pdtools eval-cfl "$data/valid-$restart" --quiet -o "$data/bound-$restart" >/dev/null
+            pdtools eval-formal cfl "$data/valid-$restart" --quiet -o "$data/bound-$restart" >/dev/null
     done
 done
 

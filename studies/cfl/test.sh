@@ -4,5 +4,5 @@
 set -eu
 results="$OUT/results/$1/$2/$4"
 mkdir -p "$(dirname "$results")"
-[ -e "$results" ] || pdtools eval-cfl "$OUT/data/$1/test" --model "$OUT/runs/$1/$2/$3" --device "$DEVICE" \
+[ -e "$results" ] || pdtools eval-formal cfl "$OUT/data/$1/test" --model "$OUT/runs/$1/$2/$3" --device "$DEVICE" \
     --threads 1 --quiet -o "$results" >/dev/null

@@ -48,5 +48,5 @@ pdtools train --task "$task" --lengths "$lengths" $released "$@" --set "config.o
     --set "train.schedule=$SCHEDULE" --set train.min_learning_rate_ratio=0.1 \
     --set "train.eval_every=$EVAL_EVERY" --seed "$seed" --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
 # shellcheck disable=SC2086
-pdtools eval-task "$OUT/tests/$task.tsv" --model "$run/last" $tested --seed "$seed" --device "$DEVICE" \
+pdtools eval-formal task "$OUT/tests/$task.tsv" --model "$run/last" $tested --seed "$seed" --device "$DEVICE" \
     --threads 1 --quiet -o "$results" >"$OUT/results/$name.txt"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from pdtools.formal import BracketPrefix, write_prefixes
+from pdtools.formal.bracket_prefixes import BracketPrefix, write_prefixes
 
 # As in the released code.
 LONGEST_STRING, PREFIXES = 500, 50

@@ -18,7 +18,7 @@ from typing import Any
 from pdtools.evaluation.formal.dyck import binomial_interval
 from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
-from pdtools.formal import BracketPrefix, read_prefixes
+from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
 from pdtools.report.tables import listed, markdown_table
 from pdtools.report.view.charts import curves

@@ -35,7 +35,7 @@ for file in "$OUT"/prefixes/*.tsv; do
         set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"}
         ;;
     esac
-    [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
+    [ -e "$results/$name" ] || pdtools eval-formal dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --resume --quiet -o "$results/$name" >/dev/null
 done
 echo "$model, seed $seed: done"

@@ -2,7 +2,7 @@
 
 python overlap.py SENTENCES… --text train.txt [--words 8]
 
-SENTENCES have one sentence a line: ``pdtools eval-blimp BLiMP.zip --write-sentences blimp.txt --text-only``.
+SENTENCES have one sentence a line: ``pdtools eval-blimp BLiMP.zip --write-sentences blimp.txt``.
 Case and punctuation do not count. Rows are CSV: file, sentences, those that share, and the first of them.
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
+from pdtools.evaluation.sg.record import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
 from pdtools.report.tables import markdown_table

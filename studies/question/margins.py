@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pdtools.evaluation.comparison.statistics import Spread, deviation, holm
-from pdtools.evaluation.sg.circuits import EXCLUDED
+from pdtools.evaluation.sg.record import EXCLUDED
 from pdtools.files import write_json
 
 EVALUATIONS = ("sg", "blimp")

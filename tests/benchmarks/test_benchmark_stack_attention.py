@@ -35,7 +35,7 @@ def test_figures_are_of_each_form_of_the_recurrence(monkeypatch: pytest.MonkeyPa
     figures = list(stack_attention.figures(Options(device="cpu", dtype=torch.float32, threads=1, repeats=1)))
     kinds = (
         ["torch", "plain loop"]
-        if stack_attention.stack_library() is None
+        if stack_attention.stack_library(torch.float32) is None
         else ["torch", "native", "plain loop"]
     )
     assert sorted(called) == sorted(kinds)

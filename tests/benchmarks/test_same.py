@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tomllib
+from commands import every_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAIR = {"pair": "1", "logprob_good": -20.0, "logprob_bad": -21.0, "correct": True, "outcome": "right"}
@@ -129,11 +130,8 @@ def test_names_that_a_change_gave(same: Any, tmp_path: Path) -> None:
 
 
 def test_every_evaluation_has_commands(same: Any) -> None:
-    from pdtools.cli.main import app
-
     listed = tomllib.loads(same.LIST.read_text(encoding="utf-8"))
-    lines = [line for each in listed["case"] for line in same.Group(**each).lines({})]
-    names = {command.name for command in app.registered_commands}
-    evaluations = {name for name in names if name and name.startswith("eval-")}
-    assert len(evaluations) > 8
-    assert evaluations <= {line.split()[0] for line in lines}
+    evaluations = [name for name in every_command() if name.startswith("eval-")]
+    assert len(evaluations) > 10
+    lines = [line for each in listed["case"] for line in same.Group(**each).lines({}, listed["commands"])]
+    assert all(any(line.startswith(f"{each} ") for line in lines) for each in evaluations)

@@ -321,6 +321,18 @@ def test_results_that_do_not_say_what_they_are_are_of_another_kind(
     assert "results of an evaluation that is not known here: colours" in capsys.readouterr().err
 
 
+def test_results_of_another_format_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
+    document = json.loads((tmp_path / "a/results.json").read_text())
+    for number in (1, 3, None):
+        (tmp_path / "a/results.json").write_text(json.dumps({**document, "format": number}))
+        assert run(["compare", a, b]) == 1
+        assert (
+            f"{a}/results.json: results of another version of pdtools: no format 2 ("
+            in capsys.readouterr().err
+        )
+
+
 def test_records_of_pdtools_are_in_the_order_of_pages() -> None:
     names = ["blimp", "sg", "parse", "dependencies", "ppl", "dyck", "cfl", "task", "reading", "classify"]
     assert [*evaluations()] == names

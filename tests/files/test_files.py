@@ -29,9 +29,9 @@ from pdtools.cli.outputs import check_picture
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files, items_of
-from pdtools.evaluation.blimp.pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.results import read_results
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import checksums, outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.json_input import number_of
@@ -44,7 +44,7 @@ from pdtools.provenance import provenance
 from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Tokenizer
-from pdtools.trees.forms.registry import may_be_brackets
+from pdtools.trees.forms import may_be_brackets
 
 
 def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
@@ -898,8 +898,8 @@ def test_endings_count_in_any_case(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "P.ZIP", "w") as archive:
         archive.write(tmp_path / "p.JSONL", "p.JSONL")
         archive.write(tmp_path / "q.TSV", "q.TSV")
-    assert [each.paradigm for each in read_pairs(tmp_path / "P.ZIP")] == ["p", "q"]
-    assert [each.paradigm for each in read_pairs(tmp_path / "q.TSV")] == ["q"]
+    assert [each.levels[-1] for each in PairFiles(tmp_path / "P.ZIP")] == ["p", "q"]
+    assert [each.levels[-1] for each in PairFiles(tmp_path / "q.TSV")] == ["q"]
     assert files.kind_of(tmp_path / "P.ZIP") is files.Kind.PAIRS
     assert list(files.read_lines(files.expand_inputs([str(tmp_path / "P.ZIP")], [".tsv"])[0]))[1:] == [
         (2, "a\tb")
@@ -917,7 +917,7 @@ def test_endings_count_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites/S.JSON").write_text("{}")
     with pytest.raises(InputError, match=r"S\.JSON"):
-        read_suites(tmp_path / "suites")
+        SuiteFiles(tmp_path / "suites")
     (tmp_path / "train.TSV").write_text("x")
     assert data_file(str(tmp_path), "train") == str(tmp_path / "train.TSV")
     assert is_conllu("x.CoNLLU.gz")

@@ -9,18 +9,14 @@ import numpy as np
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.formal import (
-    DYCK_SETTINGS,
+from pdtools.formal import DYCK_SETTINGS, Dyck, StringArrays, bracket_prefixes, strings
+from pdtools.formal.bracket_prefixes import (
     BracketPrefix,
-    Dyck,
-    bracket_prefixes,
     dependency_prefixes,
     depth_prefixes,
     read_prefixes,
-    strings,
     write_prefixes,
 )
-from pdtools.formal.language import StringArrays
 
 RELEASED = Dyck(**DYCK_SETTINGS["released-like"])
 
@@ -77,7 +73,7 @@ def test_one_prefix_a_string_any_of_those_it_has() -> None:
 
 
 def test_nests_with_a_filler() -> None:
-    found = depth_prefixes(RELEASED, 72, depths=range(15, 51), types=10, seed=5)
+    found = depth_prefixes(RELEASED, 72, depths=range(15, 51), seed=5)
     assert [prefix.depth for prefix in found] == [*range(15, 51)] * 2
     places = set()
     for prefix, filler in zip(found, strings(RELEASED, 72, 5), strict=True):
@@ -102,7 +98,7 @@ def test_nests_with_a_filler() -> None:
 def test_seeds(kind: str) -> None:
     def make(number: int, seed: int) -> list[BracketPrefix]:
         if kind == "depth":
-            return depth_prefixes(RELEASED, number, depths=range(3, 9), types=4, seed=seed)
+            return depth_prefixes(RELEASED, number, depths=range(3, 9), seed=seed)
         return dependency_prefixes(Dyck(), number, least=10, max_length=100, seed=seed)
 
     assert make(5, 1) == make(20, 1)[:5]
@@ -123,7 +119,7 @@ def test_choices_and_strings_have_their_own_random_streams(
 
     monkeypatch.setattr(np.random, "default_rng", record)
     if kind == "depth":
-        depth_prefixes(Dyck(depth=2), 65537, depths=[1], types=1, seed=3)
+        depth_prefixes(Dyck(depth=2), 65537, depths=[1], seed=3)
     else:
         dependency_prefixes(Dyck(depth=2), 40000, least=1, max_length=1, seed=3)
     assert len(streams) >= 3
@@ -145,12 +141,10 @@ def test_what_no_string_has(monkeypatch: pytest.MonkeyPatch) -> None:
         dependency_prefixes(Dyck(depth=2, max_dependency=27), 1, least=28, max_length=99, seed=1)
     assert str(caught.value).endswith(f" in {sum(sizes)} strings")
     assert sum(sizes[:-1]) < 1 << 17 <= sum(sizes)
-    with pytest.raises(PdtoolsError, match="bracket types of the nests"):
-        depth_prefixes(RELEASED, 1, depths=[3], types=21, seed=1)
 
 
 def test_files(tmp_path: Path) -> None:
-    prefixes = depth_prefixes(RELEASED, 10, depths=[4, 5], types=10, seed=2)
+    prefixes = depth_prefixes(RELEASED, 10, depths=[4, 5], seed=2)
     path = tmp_path / "depth.tsv.gz"
     write_prefixes(prefixes, path)
     assert read_prefixes(path) == prefixes

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections import Counter
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from grammar_oracle import fewer_symbols, grammar_of, small_grammars, strings_up
 from hypothesis import given, settings
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import ContextFree, Grammar, grammar_names, read_grammar, strings
-from pdtools.formal.language import draw
+from pdtools.formal.cfl import ContextFree
+from pdtools.formal.grammar import Grammar, grammar_names, read_grammar
+from pdtools.formal.language import draw, strings
 
 
 def language(name: str, shortest: int, longest: int, **settings: object) -> ContextFree:
@@ -139,13 +140,6 @@ def test_the_bound() -> None:
         assert cfl.log_probability(list(outside)) == -math.inf
 
 
-def test_strings_alone_and_together() -> None:
-    cfl = language("hardest", 6, 40)
-    drawn = [string.tokens for string in strings(cfl, 200, seed=4)]
-    together = cfl.log_probabilities(drawn)
-    assert together.tolist() == pytest.approx([cfl.log_probabilities([string])[0] for string in drawn])
-
-
 def test_settings_make_the_same_language() -> None:
     cfl = language("dyck", 4, 30, batch=3, lengths="in turn")
     again = ContextFree.from_settings(cfl.settings)
@@ -195,11 +189,3 @@ def test_many_symbols_take_little_memory() -> None:
 def test_more_strings_of_a_length_than_memory_holds(batch: int, lengths: str) -> None:
     with pytest.raises(PdtoolsError, match=r"not enough memory: .*: draw fewer of a length"):
         next(language("dyck", 2, 40, batch=batch, lengths=lengths).batches(1))
-
-
-def test_empty_strings_between_others() -> None:
-    cfl = ContextFree(grammar=grammar_of("S -> 'a' S | "), shortest=0, longest=2, batch=2, lengths="in turn")
-    (batch,) = draw(cfl, 6, seed=1)
-    assert batch.lengths.tolist() == [0, 0, 1, 1, 2, 2]
-    assert batch.tokens.tolist() == [0] * 6
-    assert all(stop >= start for start, stop in pairwise(batch.offsets.tolist()))

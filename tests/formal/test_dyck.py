@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import (
-    DYCK_SETTINGS,
-    Dyck,
-    Language,
-    draw,
-    dyck_attachments,
-    expectations,
-    length_probabilities,
-    strings,
-)
+from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments, length_probabilities
+from pdtools.formal.language import Language, draw, strings
 from pdtools.trees import spans_from_attachments, tape
 
 
@@ -102,8 +94,8 @@ def test_log_probability_and_entropy_are_those_of_the_enumerated_strings(
 @pytest.mark.parametrize("conditions", CONDITIONS, ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_without_a_longest_length_figures_are_the_limit(depth: int, conditions: dict[str, int]) -> None:
-    limit = expectations(3, depth, max_length=800, **conditions)
-    found = expectations(3, depth, **conditions)
+    limit = Dyck(brackets=3, depth=depth, max_length=800, **conditions).expectations
+    found = Dyck(brackets=3, depth=depth, **conditions).expectations
     for name in ("acceptance", "mean_length", "entropy_per_string", "entropy_per_token"):
         assert getattr(found, name) == pytest.approx(getattr(limit, name), rel=1e-9)
     assert length_probabilities(depth, 800, **conditions).sum() == pytest.approx(1)
@@ -111,12 +103,12 @@ def test_without_a_longest_length_figures_are_the_limit(depth: int, conditions: 
 
 @pytest.mark.parametrize(("brackets", "depth"), [(1, 1), (2, 3), (20, 10), (20, 40)])
 def test_closed_form_of_the_free_automaton(brackets: int, depth: int) -> None:
-    found = expectations(brackets, depth)
+    found = Dyck(brackets=brackets, depth=depth).expectations
     assert found.acceptance == 1
     assert found.mean_length == pytest.approx(2 * depth)
     assert found.entropy_per_string == pytest.approx(depth * (2 * math.log(2) + math.log(brackets)))
     # What the authors' code samples with a minimum length of 4 has this mean too.
-    assert expectations(20, 10, min_length=4).mean_length == pytest.approx(50)
+    assert Dyck(min_length=4).expectations.mean_length == pytest.approx(50)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import TASKS, Task, make_task
+from pdtools.formal.transductions import TASKS, Task, make_task
 
 Strings = list[tuple[tuple[str, ...], tuple[str, ...]]]
 
@@ -96,13 +96,6 @@ def test_y_is_exact(name: str, length: int, seed: int, as_released: bool) -> Non
         assert list(y) == EVALUATORS[name](x)
         answer = task.answer([task.symbols.index(symbol) for symbol in x])
         assert [task.symbols[number] for number in answer] == list(y)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_long_ones_too(name: str) -> None:
-    for x, y in drawn(make_task(name), 500, 20):
-        assert len(x) == 500
-        assert list(y) == EVALUATORS[name](x)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -14,8 +14,8 @@ from odd_treebanks import SOUP
 from fuzz.hostile import broken, fuzz, refusing
 from pdtools.files import Rejects
 from pdtools.jobs import Plan
-from pdtools.parsers import ParseCounts, TreeForm
 from pdtools.parsers.in_chunks import read_in_chunks
+from pdtools.parsers.pipeline import ParseCounts, TreeForm
 from pdtools.trees import Graph, Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, form_of, read_block
 
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_again(name: str, data: Any, tmp_path: Path) -> 
             rejects=Rejects("skip"),
             counts=ParseCounts(),
         ):
-            assert Tree.from_brackets(line.to_brackets()).to_brackets() == line.to_brackets()
+            assert Tree.from_brackets(line.brackets).to_brackets() == line.brackets
 
 
 def test_bases_are_good(tmp_path: Path) -> None:

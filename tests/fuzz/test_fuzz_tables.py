@@ -20,22 +20,20 @@ from toy_workbooks import rows_of, write_workbook
 
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp.evaluate import PairItems
-from pdtools.evaluation.blimp.pairs import read_pairs
-from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
+from pdtools.evaluation.external.recorded import RecordedSurprisals
 from pdtools.evaluation.external.sentence_files import write_sentences
 from pdtools.evaluation.parsing.evaluate import read_excluded
 from pdtools.evaluation.parsing.prm import read_parameters
-from pdtools.evaluation.sg.evaluate import SuiteItems
 from pdtools.evaluation.sg.formula import Formula, FormulaError
-from pdtools.evaluation.sg.items import read_item_results, tallies_of
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.item_results import read_item_results, tallies_of
+from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects, read_json, read_lines
 from pdtools.files.sheets import read_sheet
 from pdtools.files.workbooks import workbook_rows
-from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.columns import as_pandas, make_table, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
-from pdtools.stimuli.written import as_pandas, make_table, sheet_of_pandas
+from pdtools.stimuli.table import read_stimuli
 
 CONDITIONS = [
     {
@@ -124,7 +122,7 @@ CHUNKS += ["(12345678901;%a%)", "(1;%%)", "(;%a%)", "٣", "\0", "é", "1.", "(1;
 @given(text=st.one_of(st.lists(st.sampled_from(CHUNKS), max_size=25).map("".join), st.text(max_size=30)))
 def test_formulas(text: str) -> None:
     with refusing():
-        assert Formula.parse(text).holds(lambda region, condition: 1.0) in (True, False)
+        assert Formula.parse(text).truth(lambda region, condition: 1.0) in (True, False)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +157,12 @@ def test_suites(content: bytes, zipped: bool, tmp_path: Path) -> None:
     file = tmp_path / ("x.zip" if zipped else "x.json")
     file.write_bytes(archive("x.json", content) if zipped else content)
     with refusing():
-        suites = read_suites(file)
+        suites = list(SuiteFiles(file))
         for suite in suites:
             for item in suite.items:
                 assert all(len(condition.spans) == len(condition.regions) for condition in item.conditions)
             for formula in suite.formulas:
-                formula.holds(lambda region, condition: 1.0)
+                formula.truth(lambda region, condition: 1.0)
         for style in ("ptb", "raw"):
             write_sentences(SuiteItems(suites).written(style), tmp_path / "out.tsv")
 
@@ -176,7 +174,7 @@ def test_pairs(contents: list[bytes], zipped: bool, tmp_path: Path) -> None:
     lines = b"\n".join(contents)
     file.write_bytes(archive("x.jsonl", lines) if zipped else lines)
     with refusing():
-        write_sentences(PairItems(read_pairs(file)), tmp_path / "out.tsv")
+        write_sentences(PairItems(PairFiles(file)), tmp_path / "out.tsv")
 
 
 @fuzz
@@ -185,9 +183,9 @@ def test_damaged_archives(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "x.zip"
     file.write_bytes(content)
     with refusing():
-        read_pairs(file)
+        PairFiles(file)
     with refusing():
-        read_suites(file)
+        SuiteFiles(file)
     with refusing():
         read_item_results([file])
 
@@ -201,7 +199,7 @@ def test_tables_of_surprisals(content: bytes, on_error: str, tmp_path: Path) -> 
     file = tmp_path / "x.tsv"
     file.write_bytes(content)
     with refusing():
-        scorer = ExternalScorer(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
+        scorer = RecordedSurprisals(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
         assert len(list(scorer.score(["The dog", "Bark"]))) == 2
 
 
@@ -239,8 +237,8 @@ def test_json(content: bytes, tmp_path: Path) -> None:
 def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
     for name, read in (
         ("x.json", read_json),
-        ("x.json", read_suites),
-        ("x.jsonl", read_pairs),
+        ("x.json", SuiteFiles),
+        ("x.jsonl", PairFiles),
         ("x.jsonl", read_excluded),
     ):
         file = tmp_path / name

@@ -16,7 +16,9 @@ from trees.test_arrays import assert_same
 from fuzz.hostile import broken, fuzz, refusing
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.parsers.pipeline import ParseCounts, TreeForm, convert_treebank
+from pdtools.jobs import Plan
+from pdtools.parsers.in_chunks import convert_in_chunks
+from pdtools.parsers.pipeline import ParseCounts, TreeForm
 from pdtools.trees import Tree, arrays, reader
 
 CONTENTS = st.one_of(
@@ -62,8 +64,9 @@ def test_what_parse_writes_is_read_again(content: bytes, functions: str, factor:
     file.write_bytes(content)
     form = TreeForm(binarize=factor, functions=functions)  # type: ignore[arg-type]
     with refusing():  # a file that is no text, whatever --on-error says
-        for tree in convert_treebank([str(file)], form, rejects=Rejects("skip"), counts=ParseCounts()):
-            assert Tree.from_brackets(str(tree)).words == tree.words
+        rejects, counts = Rejects("skip"), ParseCounts()
+        for line in convert_in_chunks([str(file)], form, Plan(), None, rejects=rejects, counts=counts):
+            assert len(Tree.from_brackets(line.brackets)) == line.n_words
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from pdtools.formal import Grammar, Token, parse_grammar, read_grammar
+from pdtools.formal.grammar import Grammar, Token, parse_grammar, read_grammar
 
 Strings = dict[tuple[str, ...], float]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
+from pdtools.evaluation.blimp.pairs import PairItems, pair_item
 from pdtools.evaluation.results import Results
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -21,5 +21,5 @@ def judged(good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) ->
             assert len(list(sentences)) == 2
             return iter((good, bad))
 
-    pair = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="good one", bad="bad one")
-    return evaluate_blimp([pair], Model())  # type: ignore[arg-type]
+    pair = pair_item("good one", "bad one", "0", paradigm="p", phenomenon="q", field="f")
+    return evaluate_items(PairItems([pair]), Model())  # type: ignore[arg-type]

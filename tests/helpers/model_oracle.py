@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pdtools.models import TransformerLM, build_model, make_config
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.score_terms import (
     DepthScores,
     LinearPositions,

@@ -1,8 +1,15 @@
-"""Strategies of hypothesis for files of trees as they should not be, but are."""
+"""Files of trees as they should not be, but are, by hypothesis; and their trees, many at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from hypothesis import strategies as st
+
+from pdtools.files import Rejects
+from pdtools.trees import SourcedTree, TreeArrays, cut_chunks, in_order, parse_chunk
+from pdtools.trees.chunks import CHUNK_BYTES, FileChunk
+from pdtools.trees.tree import Factor
 
 SPACES = st.sampled_from([" ", " ", " ", "  ", "\n", "\n  ", "\r\n", "\t", "\n\n", "\x0c"])
 WORDS = st.sampled_from(
@@ -57,3 +64,15 @@ BRACKETS += [b"(NP *", b"(C 0)", b"(-DFL- ", b"\n( ID a)", b"(CODE\n"]
 TEXTS = [b"\xc3", b"\xa9", b"\xef\xbb\xbf", b"-NONE-", b"S", b"w", b"|<", b">", b"\x85", b"\x00", b"\xc2\xa0"]
 CHUNKS = st.sampled_from([*BRACKETS, *BRACKETS, *TEXTS])
 SOUP = st.lists(CHUNKS, max_size=30).map(b"".join)
+
+
+def read_arrays(
+    files: Iterable[str], rejects: Rejects, factor: Factor = "right", *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[TreeArrays | SourcedTree]:
+    """The trees of files in order, as arrays; those of a file's rest that is not ordinary, one by one."""
+
+    def parse(chunk: FileChunk) -> TreeArrays | None:
+        return parse_chunk(chunk, factor)
+
+    chunks = cut_chunks(files, chunk_bytes)
+    yield from in_order(((chunk, parse(chunk)) for chunk in chunks), parse, rejects)

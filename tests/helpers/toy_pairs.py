@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdtools.formal import StringPairs, Task
+from pdtools.formal.transductions import StringPairs, Task
 
 
 def pairs_of(task: Task, length: int, number: int, *, seed: int) -> StringPairs:

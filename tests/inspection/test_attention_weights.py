@@ -14,7 +14,7 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights, score_terms
 from pdtools.models import Batch, LanguageModel
-from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.score_terms import DepthScores
 from pdtools.trees import Constituents
 

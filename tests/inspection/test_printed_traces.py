@@ -131,7 +131,6 @@ def test_the_command(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--layers", "1"], "--layers is for stack attention"),
         (["--gold", "(S (X b) (X a))"], "the gold tree is not one of this sentence"),
         (["--gold", "(S (X b"], "1: "),
         (["--beam", "auto"], "--beam auto"),

@@ -19,7 +19,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.statistics import student_quantile
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.inspection import predictions, region_attention
 from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
@@ -68,7 +68,7 @@ def by_folder(models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch) -
 def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:
     question = Question(at=asked.pop("at", "verb"), regions=asked.pop("regions", ()))
     search = SearchOptions(trees=asked.pop("trees")) if "trees" in asked else SearchOptions(beam=50)
-    return evaluate_attention(read_suites(path), models, question, search=search, **asked)
+    return evaluate_attention(SuiteFiles(path), models, question, search=search, **asked)
 
 
 def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]:
@@ -230,7 +230,7 @@ def test_intervals_of_several_runs_are_over_seeds_and_items() -> None:
 def test_what_is_not_there_is_named(question: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError) as error:
         evaluate_attention(
-            read_suites(suite_file(tmp_path / "toy.json")), {"base": ["base"]}, Question(**question)
+            SuiteFiles(suite_file(tmp_path / "toy.json")), {"base": ["base"]}, Question(**question)
         )
     assert str(error.value) == message
 

@@ -15,7 +15,8 @@ from small_jobs import Case
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
-from pdtools.formal import Dyck, word_tokenizer
+from pdtools.formal.dyck import Dyck
+from pdtools.formal.language import word_tokenizer
 from pdtools.models import save_checkpoint
 
 
@@ -72,7 +73,7 @@ def _brackets(folder: Path) -> None:
     types = ("--brackets", "3", "--quiet")
     far = ("--depth", "4", "--dependency", "4", "--max-length", "20", "--number", "9")
     assert run(["generate", "dyck-prefixes", *types, *far, "-o", f"{folder}/far.tsv"]) == 0
-    deep = ("--depths", "3-4", "--nest-types", "2", "--number", "8")
+    deep = ("--depths", "3-4", "--number", "8")
     assert run(["generate", "dyck-prefixes", *types, *deep, "-o", f"{folder}/deep.tsv"]) == 0
     strings = ("--depth", "4", "--min-length", "4", "--max-length", "12", "--number", "11", "--shards")
     assert run(["generate", "dyck", *types, *strings, "-o", f"{folder}/strings"]) == 0
@@ -114,7 +115,7 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 
     def make(name: str) -> Case:
         model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4")
-        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--word-beam", "3")
+        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--search", "word_beam=3")
         lines, trees = str(inputs / "lines.txt"), str(inputs / "wsj")
         shards = ("eval-ppl", str(inputs / "shards"), "--device", "cpu", "--on-error", "skip", "--model")
         out = tmp_path / "out" / name
@@ -132,7 +133,8 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
             "eval-dyck": (
-                "eval-dyck",
+                "eval-formal",
+                "dyck",
                 *(str(inputs / name) for name in ("far.tsv", "deep.tsv")),
                 *("--strings", str(inputs / "strings"), "--margin", "9"),
                 *("--model", str(inputs / "models" / "brackets"), *model[2:]),
@@ -161,4 +163,4 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         return cut_chunks(files, size)
 
     monkeypatch.setattr("pdtools.parsers.in_chunks.cut_chunks", cut)
-    monkeypatch.setattr("pdtools.shards.in_chunks.cut_chunks", cut)
+    monkeypatch.setattr("pdtools.shards.encode.cut_chunks", cut)

@@ -11,14 +11,13 @@ import numpy as np
 
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
 from pdtools.jobs.records import short_digest
-from pdtools.parsers import read_sentences
 from pdtools.parsers.in_chunks import ParseWork, ReadWork
-from pdtools.parsers.sentences import SourcedSentence
+from pdtools.parsers.splitting import SourcedSentence, read_sentences
 from pdtools.search.model import Chunk, ModelWork
 from pdtools.tokenization import Sentence, split_spaces
 from pdtools.trees.chunks import FileChunk
 from pdtools.trees.constituents import Constituents
-from pdtools.trees.forms.base import TreeText
+from pdtools.trees.forms.form import TreeText
 
 NOTHING: Any = None
 INTS = np.arange(3, dtype=np.int32)

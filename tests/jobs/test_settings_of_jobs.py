@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import every_command
 from options import with_options
 from small_jobs import Case
 
-from pdtools.cli.main import _all_commands, run
+from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 
 Settings = Callable[..., dict[str, Any]]
@@ -23,8 +24,7 @@ INPUT = "the first argument"
 SEARCH = {
     "--beam": (["--beam", 7], {"beam"}),
     "--margin": (["--margin", 3], {"margin"}),
-    "--word-beam": (["--word-beam", 2], {"word_beam"}),
-    "--fast-track": (["--fast-track", 2], {"fast_track"}),
+    "--search": (["--search", "word_beam=2", "--search", "fast_track=2"], {"word_beam", "fast_track"}),
 }
 MODEL = {
     **SEARCH,
@@ -71,7 +71,6 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         **OTHER_MODEL,
         "--dtype": MODEL["--dtype"],
         "--k-best": (["--k-best", 2], {"k_best"}),
-        "--derivations": (["--derivations"], {"merged"}),
         "--cky": (["--cky"], {"cky"}),
     },
     "eval-ppl": {
@@ -82,11 +81,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         "--seed": (["--particles", 3, "--seed", 5], {"particles", "particles_seed"}),
         INPUT: (["{inputs}/strings"], {"shards"}),
     },
-    "ppl-masked": {
-        "--mask-share": (["--mask-share", 0.3], {"mask_share"}),
-        "--masking": (["--masking", "mask"], {"masking"}),
-        "--mask-draws": (["--mask-draws", 2], {"mask_draws"}),
-    },
+    "ppl-masked": {},
     "ppl-text": {**MODEL, **DOCUMENTS, **OTHER_MODEL},
     "eval-blimp": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
     "eval-sg": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
@@ -141,11 +136,12 @@ COMMANDS = {
     **dict.fromkeys(("ppl-masked", "ppl-text"), "eval-ppl"),
     **dict.fromkeys(("stanza", "treebank", "conllu", "export", "historical"), "parse"),
     **{"benchmark": "eval-benchmark", "windows": "tapes", "stimuli": "surprisal"},
+    "eval-dyck": "eval-formal dyck",
 }
 # What does the work, and what is done with its results: chunks of one job may differ in it.
-WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads", "--max-batch"}
+WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads"}
 RESULTS = {"--output", "--overwrite", "--json", "--quiet", "--on-error", "--latex", "--details"}
-EXTERNAL = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
+EXTERNAL = {"--surprisals", "--write-sentences", "--nats"}
 # Chunks have the digest of their content, and what is made of all of them is made at the end.
 CONTENT = {
     "surprisal": {
@@ -159,16 +155,16 @@ CONTENT = {
     "eval-blimp": {"--limit", *EXTERNAL},
     "eval-sg": {"--from-items", "--text-style", *EXTERNAL},
     "eval-benchmark": {
-        *("--as", "--good", "--bad", "--level", "--scores", "--lower-is-better", "--limit"),
+        *("--as", "--good", "--bad", "--level", "--scores", "--list", "--show", "--limit"),
         *EXTERNAL,
     },
-    "eval-dyck": {"--strings", "--limit"},
+    "eval-formal dyck": {"--strings", "--limit", "--search"},
     "eval-reading": {
         *("--table", "--format", "--column", "--texts", "--frequencies", "--wordfreq", "--spillover"),
         *("--edges", "--min-time", "--max-time", "--folds", "--samples", "--seed"),
-        *("--group", "--fit", "--predict"),
+        *("--fit", "--predict"),
     },
-    "eval-classify": {"--predictions", "--samples", "--seed"},
+    "eval-classify": {"--samples", "--seed", "--search"},
 }
 
 
@@ -272,8 +268,8 @@ def test_every_option_is_known_to_matter_or_not() -> None:
     for name, options in CHANGES.items():
         changed.setdefault(COMMANDS.get(name, name), set()).update(options.keys() - {INPUT, "auto"})
     found = {
-        name: {max(each.opts, key=len).replace("--action-beam", "--beam") for each in command.params} - WHO
-        for name, command in _all_commands().commands.items()
+        name: {max(each.opts, key=len) for each in command.params} - WHO
+        for name, command in every_command().items()
         if any("--shard" in each.opts for each in command.params)
     }
     named = {

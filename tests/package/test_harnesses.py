@@ -25,7 +25,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.files.checksums import check_checksums, read_checksums
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.models.for_transformers import STUB, STUB_FILE
+from pdtools.models.checkpoint import STUB, STUB_FILE
 from pdtools.search import load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import NextTokens

@@ -25,9 +25,9 @@ from pdtools import data, hf
 from pdtools.cli.main import run
 from pdtools.cli.train import _initial_model
 from pdtools.errors import InputError
-from pdtools.evaluation.reading.scoring import name_of
 from pdtools.files import read_json
 from pdtools.provenance import hub
+from pdtools.provenance.model_names import name_of
 from pdtools.report.view.loaded import short_names
 
 TEXT = "a b c"

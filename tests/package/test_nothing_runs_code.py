@@ -34,7 +34,7 @@ BUILTINS = {"eval", "exec", "compile", "__import__"}
 EXCEPTIONS = {
     "pdtools/jobs/workers.py": ["pickle"],
     "pdtools/evaluation/benchmark/readers.py": ["pickle"],
-    "pdtools/models/formats/released_pushdown.py": ["pickle"],
+    "pdtools/models/released_pushdown.py": ["pickle"],
 }
 # What loads or unpacks more than data, whatever it is called on.
 METHODS = {
@@ -114,7 +114,7 @@ def test_a_parser_model_that_is_a_program_is_not_run(name: str, tmp_path: Path) 
     """Parsers call torch.load themselves: benepar's, of torch 2.6 and newer, loads nothing but data."""
     pytest.importorskip(name, reason=f"{name} is not installed")
     from pdtools.errors import PdtoolsError
-    from pdtools.parsers import load_parser
+    from pdtools.parsers.backends import load_parser
 
     class Program:
         def __reduce__(self) -> tuple[object, tuple[str]]:

@@ -27,7 +27,7 @@ from pdtools.jobs import devices
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import native
-from pdtools.models.kernels.processor import processor
+from pdtools.models.kernels.native import processor
 from pdtools.search import load_model
 from pdtools.training.run_folder import RunFolder
 
@@ -375,7 +375,7 @@ def metal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU as a device of that name, without float64."""
     monkeypatch.setattr(devices, "_NO_FLOAT64", ("cpu",))
     monkeypatch.setattr("pdtools.models.kernels.block_attention.native_takes", lambda *given: False)
-    monkeypatch.setattr("pdtools.models.transformer.model.normalises_in_c", lambda hidden: False)
+    monkeypatch.setattr("pdtools.models.kernels.decoding.normalises_in_c", lambda hidden: False)
 
 
 def test_the_played_device_has_no_float64() -> None:

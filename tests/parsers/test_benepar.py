@@ -10,7 +10,7 @@ import pytest
 from toy_benepar import tiny_bert, toy_trees
 
 from pdtools.errors import PdtoolsError
-from pdtools.parsers import ParseFailure, load_parser
+from pdtools.parsers.backends import ParseFailure, load_parser
 from pdtools.parsers.benepar import BeneparParser, _between_special_tokens, load, special_tokens_asked_for
 from pdtools.trees import Tree, unescape
 

@@ -10,26 +10,25 @@ from hypothesis import strategies as st
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.parsers import (
-    ParseCounts,
-    ParseFailure,
-    SourcedSentence,
-    TreeForm,
-    convert_treebank,
-    parse_corpus,
-    read_sentences,
-    split_of,
-    write_splits,
-    write_trees,
-)
+from pdtools.jobs import Plan
+from pdtools.parsers.backends import ParseFailure
+from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks
+from pdtools.parsers.pipeline import ParseCounts, TreeForm, TreeLine, split_of, write_splits, write_trees
+from pdtools.parsers.splitting import SourcedSentence, read_sentences
 from pdtools.trees import Tree, escape, flat_tree, normalize, placeholder
 
 
 class FlatParser:
-    """Gives (S (NN w1) …); cannot do sentences with the word "bad"."""
+    """Gives (S (NN w1) …); cannot do sentences with the word "bad", and loses the word "lost"."""
 
     def __init__(self) -> None:
         self.chunks: list[int] = []
+
+    def load(self) -> FlatParser:
+        return self
+
+    def described(self) -> dict[str, str]:
+        return {}
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
         self.chunks.append(len(sentences))
@@ -37,53 +36,56 @@ class FlatParser:
             if not words or "bad" in words:
                 yield ParseFailure("bad" if words else "no words")
             else:
-                yield flat_tree([escape(word) for word in words], ["NN"] * len(words), "S")
+                tags = ["-NONE-" if word == "lost" else "NN" for word in words]
+                yield flat_tree([escape(word) for word in words], tags, "S")
 
 
-def sourced(*texts: str) -> list[SourcedSentence]:
-    return [SourcedSentence(tuple(t.split()), "f.txt", i, t) for i, t in enumerate(texts, start=1)]
+def parsed(*texts: str, placeholders: bool = True) -> tuple[list[str], Rejects, ParseCounts, list[int]]:
+    """Trees, what has none, counts, and the sizes of chunks."""
+    parser, rejects, counts = FlatParser(), Rejects("skip"), ParseCounts()
+    sentences = [SourcedSentence(tuple(t.split()), "f.txt", i, t) for i, t in enumerate(texts, start=1)]
+    trees = parse_in_chunks(
+        sentences,
+        parser,
+        TreeForm(),
+        Plan(),
+        None,
+        rejects=rejects,
+        counts=counts,
+        placeholders=placeholders,
+        texts=True,
+    )
+    found = list(trees)
+    assert placeholders is False or [tree.written for tree in found] == list(texts)
+    return [tree.brackets for tree in found], rejects, counts, parser.chunks
 
 
 # --- through a parser -------------------------------------------------------------------------
 
 
-def test_lines_stay_aligned_and_failures_are_recorded() -> None:
-    parser, rejects, counts = FlatParser(), Rejects("skip"), ParseCounts()
-    sentences = sourced("a b c", "a bad ( one", "", "d")
-    trees = parse_corpus(sentences, parser, TreeForm(), rejects=rejects, counts=counts, chunk=3)
-    assert [str(tree) for tree in trees] == [
+def test_lines_stay_aligned_and_failures_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.parsers.in_chunks.CHUNK", 3)
+    trees, rejects, counts, chunks = parsed("a b c", "a bad ( one", "", "d", "a lost")
+    assert trees == [
         "(S (NN a) (S|<NN-NN> (NN b) (NN c)))",
         "(X (XX a) (XX bad) (XX -LRB-) (XX one))",
         "(X (-NONE- *))",
         "(S (NN d))",
+        "(X (XX a) (XX lost))",
     ]
     assert list(rejects) == [
         {"file": "f.txt", "line": 2, "reason": "bad", "text": "a bad ( one"},
         {"file": "f.txt", "line": 3, "reason": "no words", "text": ""},
+        {"file": "f.txt", "line": 5, "reason": "the parser gave a tree of other words", "text": "a lost"},
     ]
-    assert (counts.trees, counts.tokens, counts.placeholders) == (4, 8, 2)
-    assert parser.chunks == [3, 1]
+    assert (counts.trees, counts.tokens, counts.placeholders) == (5, 10, 3)
+    assert chunks == [3, 2]
 
 
 def test_placeholders_can_be_excluded() -> None:
-    rejects, counts = Rejects("skip"), ParseCounts()
-    trees = parse_corpus(
-        sourced("a", "bad"), FlatParser(), TreeForm(), rejects=rejects, counts=counts, placeholders=False
-    )
-    assert [str(tree) for tree in trees] == ["(S (NN a))"]
+    trees, rejects, counts, _ = parsed("a", "bad", placeholders=False)
+    assert trees == ["(S (NN a))"]
     assert (counts.trees, counts.placeholders, len(rejects)) == (1, 0, 1)
-
-
-def test_a_parser_that_loses_words_is_not_believed() -> None:
-    class Losing:
-        def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
-            for words in sentences:
-                yield flat_tree(words, ["NN"] * (len(words) - 1) + ["-NONE-"], "S")
-
-    rejects = Rejects("skip")
-    (tree,) = parse_corpus(sourced("a b"), Losing(), TreeForm(), rejects=rejects, counts=ParseCounts())
-    assert str(tree) == "(X (XX a) (XX b))"
-    assert rejects.by_reason() == {"the parser gave a tree of other words": 1}
 
 
 @given(st.lists(st.text(max_size=6), max_size=6))
@@ -143,7 +145,7 @@ def test_long_paragraphs_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.
     file.write_text("".join(f"Sentence {i} is\nhere . And\n" for i in range(30)) + "\nno end " * 20)
     expected = [(s.line, s.text) for s in read_sentences([str(file)], "text", split_sentences=True)]
     assert expected[1] == (2, "And Sentence 1 is here .")
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 100)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", 100)
     in_chunks = [(s.line, s.text) for s in read_sentences([str(file)], "text", split_sentences=True)]
     assert in_chunks[:31] == expected[:31]
     assert " ".join(text for _, text in in_chunks) == " ".join(text for _, text in expected)
@@ -156,14 +158,14 @@ def test_a_long_line_is_read_in_chunks(chunk: int, tmp_path: Path, monkeypatch: 
     file = tmp_path / "a.txt"
     file.write_text("He said “Go. '' Yes!” and (so. ) I did. \"No,\" she cried. 'Oh! ' " * 20)
     expected = list(read_sentences([str(file)], "text", split_sentences=True))
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", chunk)
     assert list(read_sentences([str(file)], "text", split_sentences=True)) == expected
     assert len(expected) > 60
 
 
 def test_a_blank_line_after_a_full_chunk_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy", reason="spacy is not installed")
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 3)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", 3)
     file = tmp_path / "a.txt"
     file.write_text("\nword\n\n\nmore\n\n")
     found = [(each.line, each.text) for each in read_sentences([str(file)], "text", split_sentences=True)]
@@ -213,8 +215,8 @@ def test_forms_of_a_treebank_tree(tmp_path: Path, form: TreeForm, expected: list
     file = tmp_path / "a.mrg"
     file.write_text(TREEBANK)
     counts = ParseCounts()
-    trees = list(convert_treebank([str(file)], form, rejects=Rejects(), counts=counts))
-    assert [str(tree) for tree in trees] == expected
+    trees = convert_in_chunks([str(file)], form, Plan(), None, rejects=Rejects(), counts=counts)
+    assert [tree.brackets for tree in trees] == expected
     assert (counts.trees, counts.tokens, counts.changes.traces) == (2, 7, 1)
     assert counts.changes.rewritten == {"ADVP|PRT": 1}
 
@@ -222,11 +224,16 @@ def test_forms_of_a_treebank_tree(tmp_path: Path, form: TreeForm, expected: list
 def test_trees_of_traces_alone_follow_the_policy(tmp_path: Path) -> None:
     file = tmp_path / "a.mrg"
     file.write_text("(S (NN a))\n(S (NP (-NONE- *)))\n")
+
+    def converted(rejects: Rejects) -> list[TreeLine]:
+        counts = ParseCounts()
+        return list(convert_in_chunks([str(file)], TreeForm(), Plan(), None, rejects=rejects, counts=counts))
+
     rejects = Rejects("skip")
-    assert len(list(convert_treebank([str(file)], TreeForm(), rejects=rejects, counts=ParseCounts()))) == 1
+    assert len(converted(rejects)) == 1
     assert [(r["line"], r["reason"]) for r in rejects] == [(2, "no words, only traces")]
     with pytest.raises(InputError, match=":2: no words, only traces"):
-        list(convert_treebank([str(file)], TreeForm(), rejects=Rejects(), counts=ParseCounts()))
+        converted(Rejects())
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -245,14 +252,14 @@ def test_splits_depend_on_the_words_alone() -> None:
 
 
 def test_written_splits_hold_every_tree_once(tmp_path: Path) -> None:
-    trees = [flat_tree([f"w{i % 40}", "x"]) for i in range(100)]
+    trees = [TreeLine.of(flat_tree([f"w{i % 40}", "x"])) for i in range(100)]
     counts, rejects = ParseCounts(), Rejects("skip")
     rejects.add("bad", file="f", line=1, text="t")
     write_splits(iter(trees), tmp_path / "out", [0.5, 0.5], rejects=rejects, counts=counts)
     lines = {
         name: (tmp_path / "out" / f"{name}.trees").read_text().splitlines() for name in ("train", "valid")
     }
-    assert sorted(lines["train"] + lines["valid"]) == sorted(str(tree) for tree in trees)
+    assert sorted(lines["train"] + lines["valid"]) == sorted(tree.brackets for tree in trees)
     assert not set(lines["train"]) & set(lines["valid"])
     assert counts.splits == {name: len(found) for name, found in lines.items()}
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
@@ -264,8 +271,8 @@ def test_written_splits_hold_every_tree_once(tmp_path: Path) -> None:
 
 
 def test_an_error_halfway_leaves_nothing(tmp_path: Path) -> None:
-    def failing() -> Iterator[Tree]:
-        yield flat_tree(["a"])
+    def failing() -> Iterator[TreeLine]:
+        yield TreeLine.of(flat_tree(["a"]))
         raise InputError("no more")
 
     with pytest.raises(InputError):
@@ -279,7 +286,7 @@ def test_rejects_of_a_replaced_output_go(tmp_path: Path) -> None:
     output, records = tmp_path / "a.trees", tmp_path / "a.trees.rejects.jsonl"
     rejects = Rejects("skip")
     rejects.add("bad", file="f", line=1, text="t")
-    write_trees([flat_tree(["a"])], output, rejects=rejects)
+    write_trees([TreeLine.of(flat_tree(["a"]))], output, rejects=rejects)
     assert records.read_text() == '{"file": "f", "line": 1, "reason": "bad", "text": "t"}\n'
-    write_trees([flat_tree(["a"])], output, rejects=Rejects())
+    write_trees([TreeLine.of(flat_tree(["a"]))], output, rejects=Rejects())
     assert records.read_text() == ""

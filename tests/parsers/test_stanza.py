@@ -4,7 +4,6 @@ import collections
 import json
 import logging
 import shutil
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +12,8 @@ import pytest
 from toy_benepar import toy_trees
 from toy_stanza import make_dependencies, plain, train_parser, write_resources
 
-from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.parsers import ParseFailure, load_parser
-from pdtools.parsers.base import model_files, model_note
+from pdtools.errors import PdtoolsError
+from pdtools.parsers.backends import ParseFailure, load_parser, model_files, model_note
 from pdtools.parsers.stanza import StanzaParser, _files, _tree, _tree_of_dependencies, load
 from pdtools.trees import Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block
@@ -69,21 +67,6 @@ def test_trees_are_those_of_stanzas_own_pipeline(
     assert [str(tree) for tree in parser.parse(mixed)] == expected
 
 
-def test_batches_give_the_trees_of_one_by_one(parser: StanzaParser, sentences: list[list[str]]) -> None:
-    alone = [next(parser.parse([words])) for words in sentences]
-    assert list(parser.parse(sentences)) == alone
-    small = StanzaParser(parser._pipeline, max_tokens=50, max_cells=300)
-    assert list(small.parse(sentences)) == alone
-
-
-def test_brackets_are_escaped_in_the_tree_only(parser: StanzaParser) -> None:
-    words = ["the", "dog", "(", "the", "cat", ")", "sleeps", "."]
-    (tree,) = parser.parse([words])
-    assert isinstance(tree, Tree)
-    assert tree.words == ("the", "dog", "-LRB-", "the", "cat", "-RRB-", "sleeps", ".")
-    assert tree.tags[2] == "-LRB-"  # the tagger saw "(", which it was trained on
-
-
 def test_quotes_are_read_as_they_are_typed(parser: StanzaParser, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     pipeline = parser._pipeline
@@ -92,22 +75,6 @@ def test_quotes_are_read_as_they_are_typed(parser: StanzaParser, monkeypatch: py
     assert seen == [[['"', "dog", '"', "'", "(", "“"]]]
     assert isinstance(tree, Tree)
     assert tree.words == ("``", "dog", "''", "`", "-LRB-", "“")
-
-
-def test_failures_are_isolated(parser: StanzaParser) -> None:
-    bad = [["the", "", "dog"], ["the", "\u200b"], ["\ud800"], [], ["the dog", "sleeps"]]
-    mixed = [sentence for failing in bad for sentence in (GOOD, failing)] + [GOOD]
-    results = list(parser.parse(mixed))
-    (expected,) = parser.parse([GOOD])
-    assert isinstance(expected, Tree)
-    assert results[::2] == [expected] * (len(bad) + 1)
-    assert results[1::2] == [
-        ParseFailure("a word without visible characters"),
-        ParseFailure("a word without visible characters"),
-        ParseFailure("a word that is not valid Unicode (a lone surrogate)"),
-        ParseFailure("no words"),
-        ParseFailure("a word with white space in it"),
-    ]
 
 
 def test_a_sentence_that_stanza_gives_up_fails_alone(
@@ -133,22 +100,6 @@ def test_a_sentence_that_stanza_gives_up_fails_alone(
     results = list(parser.parse([*sentences[:20], ["bad", "dog", "."], *sentences[20:]]))
     assert results == [*expected[:20], ParseFailure("the parser found no tree"), *expected[20:]]
     assert not caplog.records
-
-
-def test_an_unforeseen_error_fails_its_sentence_only(
-    parser: StanzaParser, sentences: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = list(parser.parse(sentences))
-    pipeline = parser._pipeline
-
-    def fails_at_bad(words: list[list[str]]) -> Any:
-        if any("bad" in each for each in words):
-            raise IndexError("out of range")
-        return pipeline(words)
-
-    monkeypatch.setattr(parser, "_pipeline", fails_at_bad)
-    results = list(parser.parse([["the", "bad", "dog", "."], *sentences]))
-    assert results == [ParseFailure("the parser failed: IndexError: out of range"), *expected]
 
 
 def test_labels_that_brackets_cannot_hold() -> None:
@@ -387,13 +338,3 @@ def test_what_is_no_model(toy_stanza_models: Path, tmp_path: Path) -> None:
     (tmp_path / "en").mkdir()
     with pytest.raises(PdtoolsError, match=r"resources.json: not the list of Stanza's models"):
         load(str(tmp_path / "en"), "cpu")
-
-
-def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "stanza"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "stanza", None)
-    with pytest.raises(
-        MissingDependencyError, match=r"pip install '\.\[stanza\]' in a checkout, .* \(or --parser RUN "
-    ):
-        load_parser("stanza")

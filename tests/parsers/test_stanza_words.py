@@ -18,11 +18,10 @@ from toy_stanza import make_dependencies, plain, toy_text
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.parsers import load_parser, read_sentences
-from pdtools.parsers.base import Splitter, backends_with_splitter, load_splitter, splitter_files
-from pdtools.parsers.sentences import OTHER_WORDS
+from pdtools.parsers.backends import Splitter, load_parser, load_splitter, splitter_files
+from pdtools.parsers.splitting import OTHER_WORDS, read_sentences
 from pdtools.parsers.stanza import StanzaParser, StanzaSplitter
-from pdtools.shards.written import written_sentence
+from pdtools.shards.plain import written_sentence
 from pdtools.tokenization import aligned
 from pdtools.trees import Tree, read_trees
 
@@ -87,7 +86,7 @@ def test_running_text_has_the_sentences_of_stanzas_pipeline(
     chunk: int, end: str, running: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether read whole, some paragraphs together, or paragraphs in several chunks."""
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", chunk)
     file = tmp_path / "a.txt"
     text = "\n\n".join([*LINES[:10], "\n".join(LINES[10:])]) + "\n"
     file.write_text(text.replace("\n", end), newline="")
@@ -131,7 +130,7 @@ def watch(splitter: Splitter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_line_is_a_sentence_if_asked(
     chunk: int, by_line: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", chunk)
     lines = [
         *PARAGRAPHS[:3],
         "",
@@ -157,7 +156,7 @@ def test_one_long_line_is_read_in_chunks(
     chunk: int, running: Splitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chunk may end within a word: its last sentences are read again with what follows."""
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", chunk)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(PARAGRAPHS).encode())))
     given = watch(running, monkeypatch)
     found = list(read_sentences(["-"], "text", split_sentences=True, splitter=running))
@@ -169,7 +168,7 @@ def test_one_long_line_is_read_in_chunks(
 def test_a_sentence_that_fills_a_chunk_is_given_up(
     running: Splitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 10)
+    monkeypatch.setattr("pdtools.parsers.splitting._CHUNK", 10)
     file = tmp_path / "a.txt"
     file.write_text("the dog sees\nthe cat sleeps" + " " * 30 + "\n\nthe man sleeps.\n")
     found = list(read_sentences([str(file)], "text", split_sentences=True, splitter=running))
@@ -324,10 +323,7 @@ def test_jobs_record_the_tokenizers_files(home: Path, tmp_path: Path) -> None:
     ("options", "says"),
     [
         (["--from", "tokens", "--parser", "stanza"], "--split-words parser needs --from text"),
-        (["--from", "parts", "--parser", "stanza"], "--split-words parser needs --from text"),
-        (["--from", "conllu"], "--split-words parser needs --from text"),
         ([], "needs a parser with a tokenizer: --parser stanza"),
-        (["--parser", "."], "needs a parser with a tokenizer: --parser stanza"),
     ],
 )
 def test_wrong_usage(
@@ -346,10 +342,6 @@ def test_wrong_usage(
 
 
 # --- where models are -------------------------------------------------------------------------------
-
-
-def test_backends_that_split() -> None:
-    assert backends_with_splitter() == ["stanza"]
 
 
 def test_the_tokenizer_is_the_languages(home: Path, tmp_path: Path) -> None:

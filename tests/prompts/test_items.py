@@ -298,13 +298,6 @@ def test_what_is_said_of_a_label(tmp_path: Path, label: object, said: str) -> No
         items(as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}]))
 
 
-@pytest.mark.parametrize("label", ["yes", True, 0.5, 3, {"a": 1}])
-def test_labels_that_are_none_are_refused(tmp_path: Path, label: object) -> None:
-    file = as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}])
-    with pytest.raises(InputError, match="x.jsonl:1: .*label"):
-        items(file)
-
-
 SENTIMENT = PromptTask(
     name="sentiment",
     parts=("Review: {sentence}",),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_prompts import HOW_LATE, SAME, WINDOW, toy_items, toy_prompts, toy_tokenizer
+from toy_prompts import HOW_LATE, WINDOW, toy_items, toy_prompts
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
@@ -16,7 +16,7 @@ from pdtools.prompts.items import PromptItem, read_prompts, write_items
 from pdtools.prompts.rows import PromptForm, prompt_shards
 from pdtools.prompts.tasks import PromptTask, read_task
 from pdtools.shards import ShardSet
-from pdtools.tokenization import Tokenizer, aligned, train_bpe_tokenizer, train_word_tokenizer
+from pdtools.tokenization import Tokenizer, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.tokenization.words import split_words
 from pdtools.trees import tape
 
@@ -83,19 +83,6 @@ def test_rows_up_to_the_answer_are_the_same_for_all_labels(tmp_path: Path, style
     assert shards.text(0).splitlines()[-1] == "Label : Yes"
     text = tokenizer.token_text(int(shards.tokens(0)[-1]))
     assert text in "Yes"
-
-
-def test_quotes_and_clitics_are_found_in_the_text() -> None:
-    words = ["Premise", ":", "A", "``", "dog", "''", "wo", "n't", "bark", "."]
-    raw = aligned(words, SENTENCES[0], "raw")
-    assert raw is not None
-    assert raw.words == ("Premise", ":", "A", '"', "dog", '"', "wo", "n't", "bark", ".")
-    assert [raw.text[a:b] for a, b in zip(raw.starts, raw.ends, strict=True)] == list(raw.words)
-    ptb = aligned(words, SENTENCES[0], "ptb")
-    assert ptb is not None
-    assert ptb.words == tuple(words)
-    for others in (words[:-1], [*words, "x"], ["premise", *words[1:]]):
-        assert aligned(others, SENTENCES[0], "raw") is None
 
 
 def test_items_that_do_not_fit_are_excluded(tmp_path: Path) -> None:
@@ -172,7 +159,7 @@ def test_numbers_have_no_answer_part(tmp_path: Path) -> None:
 
 
 def test_damaged_settings_are_refused(tmp_path: Path) -> None:
-    from pdtools.training.data.prompts import form_of
+    from pdtools.training.prompts import form_of
 
     folder = toy_prompts(tmp_path / "x", 3, 1)
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -186,7 +173,3 @@ def test_damaged_settings_are_refused(tmp_path: Path) -> None:
         settings = {**manifest["settings"], "prompt_form": form}
         with pytest.raises(InputError, match=message):
             form_of(replace(shards, manifest={**manifest, "settings": settings}))
-
-
-def test_the_toy_tokenizer_knows_its_answers() -> None:
-    assert [len(answer) for answer in PromptForm.of(SAME, toy_tokenizer()).answers] == [1, 2]

@@ -14,7 +14,7 @@ from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
 from pdtools.report.evaluations import print_benchmark, print_closing, print_effects, print_reading

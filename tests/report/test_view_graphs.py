@@ -16,7 +16,7 @@ from pdtools.inspection.trace import Trace
 from pdtools.inspection.tracing import trace
 from pdtools.report.view.sentences import sentences_page
 from pdtools.search.options import SearchOptions
-from pdtools.trees.graph_features import graph_features
+from pdtools.trees.graphs import graph_features
 
 pytestmark = needs_node
 

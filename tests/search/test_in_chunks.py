@@ -167,14 +167,14 @@ def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
                 replace(one, logprobs=none, measures={}).__repr__()
                 == replace(other, logprobs=none, measures={}).__repr__()
             )
-    for k_best, derivations in ((1, False), (3, False), (3, True)):
+    for k_best in (1, 3):
         asked = replace(settings, parses=True)
-        parse = ModelWork((asked,), "parse", {"k_best": k_best, "derivations": derivations})
+        parse = ModelWork((asked,), "parse", {"k_best": k_best})
         parsed = parse(chunk)
         assert list(parse.unpack(parse.pack(parsed))) == parsed
         assert isinstance(parsed[0], Parsed)
         assert parsed[0].dropped != parsed[0].marginal
-        plain = list(asked.load().parse(chunk, k_best=k_best, derivations=derivations))
+        plain = list(asked.load().parse(chunk, k_best=k_best))
         assert parsed == plain
     comparisons = ModelWork((replace(settings, search=AUTO_SEARCH),), "compare")
     made = comparisons(Chunk((Comparison(("a", "b c")),)))

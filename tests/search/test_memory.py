@@ -37,7 +37,7 @@ def test_no_more_rows_than_a_cuda_grid_has_layers(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_lack_of_memory_is_explained(error: BaseException) -> None:
     with (
-        pytest.raises(PdtoolsError, match="^not enough memory: try a smaller --max-batch or --beam$"),
+        pytest.raises(PdtoolsError, match="^not enough memory: try a smaller --search max_batch=N or --beam"),
         memory.explained_memory_errors(),
     ):
         raise error

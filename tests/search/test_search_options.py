@@ -29,7 +29,7 @@ TREES = TreesFile("some.trees", "0123")
     [
         ({"trees": TREES, "beam": 5}, "with --trees there is no search: leave out --beam$"),
         ({"trees": TREES, "beam": AUTO}, "leave out --beam$"),
-        ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --fast-track$"),
+        ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --search fast_track$"),
         ({"beam": AUTO, "margin": 3.0}, "--beam auto chooses margins itself"),
         ({"beam": AUTO, "word_beam": 3}, "--beam auto is not for action models"),
         ({"beam": AUTO, "fast_track": 0}, "--beam auto is not for action models"),
@@ -76,7 +76,7 @@ def test_what_is_given() -> None:
         == []
     )
     assert SearchOptions(beam=99, margin=0.0, word_beam=9, fast_track=0).given == [
-        *("--beam", "--margin", "--word-beam", "--fast-track")
+        *("--beam", "--margin", "--search word_beam", "--search fast_track")
     ]
 
 
@@ -97,12 +97,12 @@ def test_jobs_and_results_have_flat_names() -> None:
 def test_what_the_command_line_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "some.trees").write_text("(S (X a))\n")
     monkeypatch.chdir(tmp_path)
-    run = RunOptions(trees="some.trees", max_batch=3)
+    run = RunOptions(trees="some.trees", search_settings=["max_batch=3"])
     assert run.search == SearchOptions(trees=TreesFile.of("some.trees"), max_batch=3)
     assert run.search is run.search  # the file is read once
     # Workers of a cluster are in other folders.
     elsewhere = replace(run, scheduler="tcp://somewhere:1").search.trees
     assert elsewhere is not None
     assert elsewhere.path == str(tmp_path / "some.trees")
-    wide = RunOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)
+    wide = RunOptions(beam=7, margin=1.0, search_settings=["word_beam=3", "fast_track=2"])
     assert wide.search == SearchOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)

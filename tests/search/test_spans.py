@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pdtools.evaluation.benchmark.item_set import NamedSpan, String
 from pdtools.evaluation.benchmark.outcomes import Part, part_of
-from pdtools.evaluation.reading.alignment import align
+from pdtools.evaluation.reading.scoring import align
 from pdtools.search.scores import SentenceScore
 from pdtools.search.spans import SpanTokens, read_spans, span_at
 from pdtools.search.surprisal import word_rows

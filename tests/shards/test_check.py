@@ -38,7 +38,7 @@ Change = Callable[[dict[str, list[Any]]], None]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards and blocks, and a model that reads them."""
+    """Shards, blocks and windows (of two sentences and of one), and a model."""
     folder = tmp_path_factory.mktemp("made")
     trees, text = folder / "x.trees", folder / "x.txt"
     trees.write_text(TREES)
@@ -48,6 +48,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shards_from_files([str(trees)], making, labelled, folder / "shards", Rejects())
     tokenizer = Tokenizer.load(folder / "shards")
     blocks_from_files([str(text)], tokenizer, folder / "blocks", Rejects(), length=5)
+    windows = ShardSettings(layout="window", window=8, tape="none")
+    shards_from_files([str(trees)], tokenizer, windows, folder / "windows", Rejects())
     shape = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id, "root_id": tokenizer.root_id}
     shape |= {"eos_id": tokenizer.eos_id, "layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
     model = build_model("pushdown", make_config("pushdown", shape))
@@ -166,8 +168,14 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "attach far": (put("attach", 2, 2**31 - 1, 4), "column 'attach': token 4 attaches to 2147483647"),
     "attach below": (put("attach", 2, -3, 4), "column 'attach': token 4 attaches to -3: to itself"),
     "ROOT attached": (put("attach", 2, 1, 0), "column 'attach': token 0 attaches to 1"),
-    "EOS attached": (put("attach", 2, 6, 6), "column 'attach': EOS has to attach to 0"),
-    "attach ROOT": (put("attach", 2, 0, 3), "column 'attach': token 3 attaches to 0, which is ROOT"),
+    "EOS attached": (
+        put("attach", 2, 6, 6),
+        "token 6 attaches to 6: the last token of a sentence does",
+    ),
+    "attach ROOT": (
+        put("attach", 2, 0, 3),
+        "token 3 attaches to 0: the last token of a sentence does",
+    ),
     "crossing": (
         put("attach", 2, [0, 1, 2, 1, 2, 5, 0]),
         "column 'attach': token 4 attaches to 2, where no constituent ends any more",
@@ -179,11 +187,21 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "not UTF-8": (not_utf8, "row 1 (from 0), column 'text': not UTF-8"),
     "words of text": (put("text", 1, "rain falls"), "column 'word': 3 words, but 2 in the text"),
     "words of tokens": (put("word", 1, [-1, 0, 1, 1, -1]), "column 'word': 2 words, but 3 in the text"),
-    "word of ROOT": (put("word", 1, 0, 0), "column 'word': ROOT belongs to word 0"),
-    "word of EOS": (put("word", 1, 2, 4), "column 'word': EOS belongs to word 2"),
-    "no first word": (put("word", 1, [-1, -1, 0, 1, -1]), "column 'word': token 1 belongs to no word"),
-    "word left out": (put("word", 1, 7, 3), "column 'word': token 3 belongs to word 7, after 1"),
-    "word again": (put("word", 1, 0, 3), "column 'word': token 3 belongs to word 0, after 1"),
+    "word of ROOT": (
+        put("word", 1, 0, 0),
+        "column 'word': token 0 belongs to word 0: ROOT and EOS",
+    ),
+    "word of EOS": (put("word", 1, 2, 4), "column 'word': token 4 belongs to word 2: ROOT and EOS"),
+    "no first word": (
+        put("word", 1, [-1, -1, 0, 1, -1]),
+        "token 1 belongs to word -1: ROOT and EOS have none",
+    ),
+    "word left out": (put("word", 1, 7, 3), "column 'word': token 3 belongs to word 7: words are counted"),
+    "words from 1": (
+        put("word", 1, [-1, 1, 1, 2, -1]),
+        "token 1 belongs to word 1: words are counted",
+    ),
+    "word again": (put("word", 1, 0, 3), "column 'word': token 3 belongs to word 0: words are counted"),
     "short tape": (put("tape", 1, b"\0" * 14), "column 'tape': 14 bytes, but 5 tokens have 15"),
     "metadata layout": (metadata("layout", "block"), "pdtools.layout is block, but sentence in the manifest"),
     "metadata version": (metadata("format_version", "9"), "pdtools.format_version is 9, but 1"),
@@ -193,6 +211,19 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_are_wrong_are_refused(kind: str, made: Path, tmp_path: Path) -> None:
+    change, reason = KINDS[kind]
+    bad = Path(shutil.copytree(made / "shards", tmp_path / "shards"))
+    rewritten(bad, change)
+    for read in (ShardSet.open, lambda folder: list(ShardFolder.open(folder).blocks())):
+        with pytest.raises(InputError) as caught:
+            read(bad)
+        assert str(caught.value).startswith(f"{bad / PART}: ")
+        assert reason in str(caught.value)
+        assert "make the shards again" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["no tape", "null text", "opens less", "crossing", "metadata layout"])
 def test_every_command_refuses_rows_that_are_wrong(
     kind: str, made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,23 +245,34 @@ def test_every_command_refuses_rows_that_are_wrong(
         assert err.count("\n") == 1, err
         assert f"{bad / PART}: " in err
         assert reason in err
-        assert "make the shards again" in err
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("layout", "change", "reason"),
     [
-        (put("attach", 1, 0, 2), "token 2 attaches to 0, but a block has no trees"),
-        (put("word", 1, 9, 2), "word 9 of"),
-        (put("word", 1, 2, 2), "word 2 of 2"),
-        (put("word", 1, -2, 2), "token 2 belongs to word -2"),
-        (put("tokens", 0, [3]), "6 numbers for 1 tokens"),
+        ("blocks", put("attach", 1, 0, 2), "token 2 attaches to 0, but a block has no trees"),
+        ("blocks", put("word", 1, 9, 2), "word 9 of"),
+        ("blocks", put("word", 1, 2, 2), "word 2 of 2"),
+        ("blocks", put("word", 1, -2, 2), "token 2 belongs to word -2"),
+        ("blocks", put("word", 1, 0, 0), "ROOT belongs to word 0"),
+        ("blocks", put("tokens", 0, [3]), "6 numbers for 1 tokens"),
+        ("windows", put("tokens", 0, 1, 7), "column 'tokens': ends with ROOT"),
+        ("windows", put("tokens", 0, 1, 5), "token 4 is a ROOT, and so is the next"),
+        (
+            "windows",
+            put("attach", 0, 5, 7),
+            "token 7 attaches to 5: the last token of a sentence does",
+        ),
+        ("windows", put("attach", 0, 3, 4), "token 4 attaches to 3: to itself or one before it in its"),
+        ("windows", put("word", 0, 4, 5), "token 5 belongs to word 4: words are counted from 0"),
+        ("windows", put("text", 0, "a b c d e f"), "1 lines for 2 ROOTs"),
+        ("windows", put("document", 0, -1), "column 'document': -1 after later ones"),
     ],
 )
-def test_blocks(change: Any, reason: str, made: Path, tmp_path: Path) -> None:
-    bad = Path(shutil.copytree(made / "blocks", tmp_path / "blocks"))
+def test_blocks_and_windows(layout: str, change: Any, reason: str, made: Path, tmp_path: Path) -> None:
+    bad = Path(shutil.copytree(made / layout, tmp_path / layout))
     assert len(ShardSet.open(bad)) == 2
     rewritten(bad, change)
     with pytest.raises(InputError) as caught:
@@ -300,10 +342,10 @@ def test_attachments_are_legal_as_the_stack_has_it(words: list[list[int]]) -> No
     )
     illegal = [i for i, row in enumerate(words) if not is_legal(row)]
     if not illegal:
-        check_rows(batch, None, "sentence", TOKENIZER, "x", 0, 0)
+        check_rows(batch, None, ShardSettings(), TOKENIZER, "x", 0, 0)
         return
     with pytest.raises(InputError) as caught:
-        check_rows(batch, None, "sentence", TOKENIZER, "x", 0, 0)
+        check_rows(batch, None, ShardSettings(), TOKENIZER, "x", 0, 0)
     assert f"row {illegal[0]} (from 0), column 'attach'" in str(caught.value)
 
 

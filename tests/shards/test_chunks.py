@@ -27,17 +27,15 @@ from pdtools.shards import (
     ShardSet,
     ShardSettings,
     TokenizerSettings,
-    build,
     build_shards,
     encode,
-    in_chunks,
     plain,
     shards_from_files,
     train_tokenizer,
     writer,
 )
 from pdtools.shards.build import label_vocabulary
-from pdtools.shards.in_chunks import EncodeWork
+from pdtools.shards.encode import EncodeWork
 from pdtools.shards.plain import labels_of
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 from pdtools.trees import cut_chunks, read_trees
@@ -59,7 +57,6 @@ def plainly(
     chosen: ShardSettings,
     out: Path,
     rejects: Rejects,
-    **more: Any,
 ) -> None:
     passed_over = Rejects(rejects.on_error)
     found = list(some_trees(read_trees(files, passed_over), passed_over))
@@ -68,7 +65,7 @@ def plainly(
         labels = Counter(label for item in found for label in labels_of(item.tree))
         made = made.with_labels(label_vocabulary(labels))
     trees = read_trees(files, rejects)
-    build_shards(trees, made, chosen, out, rejects, sources=files, overwrite=True, **more)
+    build_shards(trees, made, chosen, out, rejects, sources=files, overwrite=True)
 
 
 def at_once(*arguments: Any, **more: Any) -> None:
@@ -89,14 +86,20 @@ def outcome(make: Any, files: list[str], chosen: Any, out: Path, on_error: str) 
 
 
 def assert_same(
-    files: list[str], chosen: Any, folder: Path, *, rows_per_part: int = build.ROWS_PER_PART, workers: int = 1
+    files: list[str],
+    chosen: Any,
+    folder: Path,
+    *,
+    rows_per_part: int = writer.ROWS_PER_PART,
+    workers: int = 1,
 ) -> Any:
-    plain = partial(plainly, rows_per_part=rows_per_part)
-    fast = partial(at_once, rows_per_part=rows_per_part, workers=workers)
-    for on_error in ("fail", "skip"):
-        expected = outcome(plain, files, chosen, folder / "shards", on_error)
-        found = outcome(fast, files, chosen, folder / "shards", on_error)
-        assert found == expected
+    fast = partial(at_once, workers=workers)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writer, "ROWS_PER_PART", rows_per_part)
+        for on_error in ("fail", "skip"):
+            expected = outcome(plainly, files, chosen, folder / "shards", on_error)
+            found = outcome(fast, files, chosen, folder / "shards", on_error)
+            assert found == expected
     return expected
 
 
@@ -130,7 +133,7 @@ def test_odd_treebanks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(in_chunks, "cut_chunks", partial(cut_chunks, size=size))
+    monkeypatch.setattr(encode, "cut_chunks", partial(cut_chunks, size=size))
     monkeypatch.setattr(writer, "_ROWS_PER_GROUP", 3)
     files = []
     for number, content in enumerate(contents):
@@ -250,7 +253,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path(files[0]).write_bytes(treebank + b"(S (NN odd) (NN one)\n" + treebank)
     Path(files[1]).write_bytes(treebank[: len(treebank) // 2] + b"\n(S (NN \xff))\n")
     Path(files[2]).write_bytes(b"(S (NN last))\n")
-    monkeypatch.setattr(in_chunks, "cut_chunks", partial(cut_chunks, size=10_000))
+    monkeypatch.setattr(encode, "cut_chunks", partial(cut_chunks, size=10_000))
     expected = assert_same(files, SETTINGS[3], tmp_path, workers=2, rows_per_part=100)
     assert len(expected["manifest.json"]["parts"]) > 5
 

@@ -11,7 +11,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.shards import ShardSet
-from pdtools.shards.written import written_sentence
+from pdtools.shards.plain import written_sentence
 from pdtools.trees import SourcedTree, Tree, read_trees
 
 TREES = (

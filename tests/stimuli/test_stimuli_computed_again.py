@@ -18,9 +18,9 @@ from pdtools.files import Rejects
 from pdtools.files.sheets import read_sheet
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.scores import SentenceScore
-from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.columns import as_pandas, make_table, sheet_of_pandas, write
 from pdtools.stimuli.surprisals import Surprisals
-from pdtools.stimuli.written import as_pandas, make_table, sheet_of_pandas, write
+from pdtools.stimuli.table import read_stimuli
 
 WORDS = ["The", "dog", "cats,", "barks", "x;y", "don't", "(so)", "é", "ran", "loudly."]
 Row = dict[str, Any]

@@ -389,7 +389,7 @@ def test_languages_and_stacks(page: str, tmp_path: Path, monkeypatch: pytest.Mon
             command += " --set train.steps=2"
         elif " generate cfl " in command and "--number" not in command and "--per-length" not in command:
             command += " --number 36"
-        command += " --beam 2 --limit 2" if " eval-dyck " in command else ""
+        command += " --beam 2 --limit 2" if " eval-formal dyck " in command else ""
         command += " --length 32" if " blocks wiki" in command else ""
         command += " --overwrite" if "ptb" in command else ""  # the page begins anew
         if "shards/test" in command and page == "stack-rnns.md":

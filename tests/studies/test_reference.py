@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pkgutil
 import re
 import shlex
@@ -12,10 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import every_command
 from shell import script as load_script
-from typer.main import get_command
-
-from pdtools.cli.main import app
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = REPOSITORY / "docs" / "reference"
@@ -23,20 +20,6 @@ PAGES = REPOSITORY / "docs" / "reference"
 
 REFERENCE = load_script(REPOSITORY / "packaging" / "reference.py")
 COMMANDS = sorted(REFERENCE.commands())
-
-
-@functools.cache
-def everything() -> Any:
-    """All commands, which take a tenth of a second to make."""
-    return get_command(app)
-
-
-def parser_of(name: str) -> Any:
-    """The command as the command line has it."""
-    found = everything()
-    for word in name.split():
-        found = found.commands[word]
-    return found
 
 
 def named(table: str) -> set[str]:
@@ -61,7 +44,7 @@ def test_its_page_has_its_help_and_every_option(name: str) -> None:
     page = (PAGES / "commands" / f"{name.split()[0]}.md").read_text("utf-8")
     assert f"<!-- generated: reference about {name} -->" in page
     assert f"<!-- generated: reference options {name} -->" in page
-    options = [each for each in parser_of(name).params if each.param_type_name == "option"]
+    options = [each for each in every_command()[name].params if each.param_type_name == "option"]
     wanted = {option for each in options for option in (*each.opts, *each.secondary_opts)}
     table = REFERENCE.options(*name.split())
     assert named(table) == wanted - {"--help", "-h"}
@@ -118,7 +101,7 @@ def test_commands_on_the_pages_have_these_options() -> None:
     for line in lines:
         words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
         name = next(name for name in COMMANDS if words[: len(name.split())] == name.split())
-        command = parser_of(name)
+        command = every_command()[name]
         context = command.make_context(name, [], resilient_parsing=True)
         command.make_parser(context).parse_args(words[len(name.split()) :])
 
@@ -141,7 +124,7 @@ def test_keys_of_tasks() -> None:
 def test_columns_are_those_that_are_written() -> None:
     from pdtools.evaluation.benchmark.outcomes import JudgedItems
     from pdtools.evaluation.reading.effects import effects_table
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
     from pdtools.inspection import region_attention
     from pdtools.search.surprisal import columns
 

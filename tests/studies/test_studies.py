@@ -14,7 +14,7 @@ import pytest
 from shell import Shell, script
 
 from pdtools.evaluation.formal.dyck import binomial_interval
-from pdtools.formal import BracketPrefix, read_prefixes
+from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DYCK = REPOSITORY / "studies" / "dyck"

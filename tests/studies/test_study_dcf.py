@@ -224,7 +224,7 @@ def test_the_paper_s_budget(tmp_path: Path) -> None:
     generated = [line for line in asked if line.startswith("generate ")]
     assert [line.split()[2] for line in generated] == ["sm", "ma"]
     assert all("--lengths 41-100 --number 512 --seed 100" in line for line in generated)
-    tested = [line for line in asked if line.startswith("eval-task ")]
+    tested = [line for line in asked if line.startswith("eval-formal task ")]
     assert [line.split()[3] for line in tested] == [
         f"out/runs/{task}-causal-stack-alibi-5/last" for task in ("sm", "ma")
     ]
@@ -265,7 +265,7 @@ def test_the_reduced_budget(tmp_path: Path) -> None:
         assert ("config.stack_push=linear" in line) == ("-rnn-released-2" in line)
         assert ("config.stack=none" in line) == ("masked-rnn-" in line)
         assert ("config.as_released=true" in line) == ("stack-none-released" in line)
-    tested = [line for line in asked if line.startswith("eval-task ")]
+    tested = [line for line in asked if line.startswith("eval-formal task ")]
     assert len(tested) == len(trained)
     for line in tested:
         assert ("--dropout" in line) == ("stack-none-released" in line)

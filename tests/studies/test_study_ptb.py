@@ -13,7 +13,7 @@ from shell import Shell, script
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.circuits import CIRCUITS
+from pdtools.evaluation.sg.record import CIRCUITS
 from pdtools.shards import ShardSet
 
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "ptb" / "study.sh"

@@ -23,7 +23,7 @@ from pdtools.models.transformer.score_terms import DepthScores
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.shards import ShardSet, ShardSettings, build_shards
-from pdtools.training.evaluate import evaluate
+from pdtools.training.loss import evaluate
 from pdtools.trees import SourcedTree, Tree, attachments
 from pdtools.trees.attachments import sentence_layout
 

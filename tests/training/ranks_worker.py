@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.training import Ranks, Recipe, TrainConfig, torchrun_ranks, train
 
 

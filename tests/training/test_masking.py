@@ -7,7 +7,7 @@ import torch
 
 from pdtools.models import collate
 from pdtools.tokenization import train_word_tokenizer
-from pdtools.training.data.masking import EVALUATION, TRAINING, Masking, evaluation_draw
+from pdtools.training.masking import EVALUATION, TRAINING, Masking, evaluation_draw
 
 WORDS = [f"w{i:02}" for i in range(30)]
 TOKENIZER = train_word_tokenizer(WORDS, unk=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import MODELS, build_model, count_parameters, empty_model, make_config
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-from pdtools.training import Recipe, TrainConfig, memory
+from pdtools.training import Recipe, TrainConfig
 
+OPENING = sys.modules["pdtools.training.train"]  # the package has the function of that name
 VOCABULARY = {"vocab_size": 11, "pad_id": 0, "root_id": 1, "eos_id": 2}
 SMALL = {"layers": 3, "d_model": 8, "heads": 2, "d_ff": 16}
 SHAPES: list[tuple[str, dict[str, Any]]] = [
@@ -66,11 +68,11 @@ def test_where_the_limit_is(
     config = make_config("transformer", {**VOCABULARY, **SMALL})
     recipe = Recipe(model="transformer", train=TrainConfig(optimizer=optimizer))
     needed = bytes_each * count_parameters(build_model("transformer", config))
-    monkeypatch.setattr(memory, "memory_of", lambda device: needed)
-    memory.check_memory(recipe, config, device, distribution)
-    monkeypatch.setattr(memory, "memory_of", lambda device: needed - 1)
+    monkeypatch.setattr(OPENING, "memory_of", lambda device: needed)
+    OPENING.check_memory(recipe, config, device, distribution)
+    monkeypatch.setattr(OPENING, "memory_of", lambda device: needed - 1)
     with pytest.raises(PdtoolsError, match=r"parameters take .* GiB"):
-        memory.check_memory(recipe, config, device, distribution)
+        OPENING.check_memory(recipe, config, device, distribution)
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +89,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("pushdown", "config.layers=1000000000", "layers must be at most 1,000, not 1,000,000,000"),
         ("transformer", "config.d_model=1000000", "parameters take"),
-        ("transformer", "config.d_ff=1000000000000", "parameters take"),
-        ("transformer", f"config.d_model={2**62}", "impossible size"),
         ("transformer", f"config.d_model={2**200}", "impossible size"),
         ("pushdown", "config.depths=1000000000000", "parameters take"),
-        ("rnn", "config.hidden_size=1000000", "parameters take"),
         ("rnn", "config.stack_symbols=1000000", "parameters take"),
     ],
 )

@@ -21,8 +21,8 @@ from pdtools.cli.main import run
 from pdtools.files import read_json
 from pdtools.files.checksums import check_checksums
 from pdtools.models import export, load_checkpoint
-from pdtools.models.for_transformers import STUB_FILE
-from pdtools.models.revisions import revisions_of
+from pdtools.models.checkpoint import STUB_FILE
+from pdtools.models.export import revisions_of
 from pdtools.report.view.results import figures, results_page
 from pdtools.training import Recipe, TrainConfig, train
 
@@ -123,7 +123,7 @@ def test_an_export_that_was_stopped_goes_on(
     capsys.readouterr()
     assert exported(trained, output, "--dtype", "float16") == 1  # two kinds are not mixed
     assert "made of something else, or otherwise" in capsys.readouterr().err
-    monkeypatch.setattr("pdtools.models.revisions.code_digest", lambda: "0123456789ab")
+    monkeypatch.setattr("pdtools.models.export.code_digest", lambda: "0123456789ab")
     assert exported(trained, output) == 1
     assert f"and this is {__version__}, code 0123456789ab (delete it" in capsys.readouterr().err
 

@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 
 from pdtools.errors import PdtoolsError
+from pdtools.files.typed_values import settings_of
+from pdtools.models import model_kind
 from pdtools.training import Recipe, TrainConfig
-from pdtools.training.recipe import setting_defaults
 from pdtools.training.run_folder import RunFolder
 
 MAY_CHANGE = {"keep_at", "sample_parses"}  # what a run keeps and shows beside, and nothing else
 OTHERS = {"keep_at": ("5 steps",), "betas": (0.5, 0.75), "batches": "stored"}
 KINDS = typing.get_type_hints(TrainConfig)
-RECIPE = Recipe(model="pushdown", options=setting_defaults("pushdown"))
+OPTIONS = {
+    field.name: field.default
+    for field in settings_of(model_kind("pushdown").config_class)
+    if field.default is not dataclasses.MISSING
+}
+RECIPE = Recipe(model="pushdown", options=OPTIONS)
 DATA = {"train": "a", "valid": "b", "treereg": "c", "init": "d"}
 
 
@@ -54,7 +60,7 @@ def test_settings_of_the_training(name: str, folder: RunFolder) -> None:
         folder.check_same(recipe, DATA)
 
 
-@pytest.mark.parametrize("name", setting_defaults("pushdown"))
+@pytest.mark.parametrize("name", OPTIONS)
 def test_settings_of_the_model(name: str, folder: RunFolder) -> None:
     recipe = dataclasses.replace(RECIPE, options={**RECIPE.options, name: "another"})
     with pytest.raises(PdtoolsError, match=rf"cannot be resumed: config\.{name} is another, but was "):

@@ -2,28 +2,34 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from search_oracle import tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
+from pdtools.models import Batch
 from pdtools.shards import ShardSet
 from pdtools.training import Sentences, TrainConfig
-from pdtools.training.data.batches import (
+from pdtools.training.batches import (
     BatchLimits,
-    BatchStream,
+    BatchLoader,
+    BatchSource,
     bucket_edges,
     padding_share,
     plan_epoch,
     plan_in_order,
 )
-from pdtools.training.data.masking import Masking
 from pdtools.training.distributed import ALONE
+from pdtools.training.masking import Masking
 
 LENGTHS = st.lists(st.integers(3, 60), min_size=1, max_size=120).map(np.array)
 LIMITS = st.one_of(
@@ -69,16 +75,25 @@ def test_epochs_and_seeds_differ_and_repeat() -> None:
     assert plan(1, 1) != plan(2, 0)  # no seed goes through the epochs of another one
 
 
+def row_numbers(lengths: NDArray[np.int64], epoch: int = 0, taken: int = 0) -> BatchSource:
+    """A source whose batches are the numbers of their rows."""
+    return BatchSource(
+        plan=lambda epoch: plan_epoch(lengths, BatchLimits(tokens=60), seed=3, epoch=epoch),
+        make=lambda rows, epoch, ranks: rows,
+        epoch=epoch,
+        taken=taken,
+    )
+
+
 @given(st.integers(0, 40))
-def test_a_stream_goes_on_from_its_position(taken: int) -> None:
+def test_a_source_goes_on_from_its_position(taken: int) -> None:
     lengths = np.arange(3, 25)
-    limits = BatchLimits(tokens=60)
-    stream = BatchStream(lengths=lengths, limits=limits, seed=3)
+    source = row_numbers(lengths)
     for _ in range(taken):
-        next(stream)
-    resumed = BatchStream(lengths=lengths, limits=limits, seed=3, epoch=stream.epoch, taken=stream.taken)
+        source.take()
+    resumed = row_numbers(lengths, source.epoch, source.taken)
     for _ in range(20):
-        assert next(stream).tolist() == next(resumed).tolist()
+        assert np.array_equal(source.take(), resumed.take())
 
 
 def test_buckets_keep_the_padding_low() -> None:
@@ -110,11 +125,9 @@ def test_stored_batches_stay_together(lengths: np.ndarray, size: int, epoch: int
 
 
 def test_stored_batches_come_in_another_order_every_epoch() -> None:
-    lengths = np.arange(3, 63)
-    stream = BatchStream(lengths=lengths, limits=BatchLimits(sentences=10), seed=3, stored=True)
-    epochs = [[int(next(stream)[0]) for _ in range(6)] for _ in range(3)]
-    assert all(sorted(epoch) == [0, 10, 20, 30, 40, 50] for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) == 3
+    limits = BatchLimits(sentences=10)
+    plans = [plan_epoch(np.arange(3, 63), limits, seed=3, epoch=epoch, stored=True) for epoch in range(3)]
+    assert len({tuple(int(rows[0]) for rows in plan) for plan in plans}) == 3
 
 
 def test_every_epoch_hides_other_tokens_of_a_row(toy_train: Path) -> None:
@@ -154,3 +167,69 @@ def test_a_batch_is_as_wide_as_its_longest_row() -> None:
     assert in_order([20, 19], 39) == [[0], [1]]
     assert in_order([20, 19], 40) == [[0, 1]]
     assert in_order([50, 3, 2, 60], 40) == [[3], [0], [1, 2]]
+
+
+@pytest.fixture
+def sentences(toy_train: Path) -> Sentences:
+    return Sentences(ShardSet.open(toy_train), tiny_model(), rejects=Rejects("fail"))
+
+
+def source_of(sentences: Sentences, epoch: int = 0, taken: int = 0) -> BatchSource:
+    config = TrainConfig(batch_tokens=0, batch_sentences=5, seed=3)
+    return sentences.source(config, epoch=epoch, taken=taken)
+
+
+def positions(loader: BatchLoader, count: int) -> Iterator[tuple[Batch, int, int]]:
+    for _ in range(count):
+        batch = next(loader)
+        yield batch, loader.epoch, loader.taken
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_batches_and_positions_are_the_sources(ahead: int, sentences: Sentences) -> None:
+    source = source_of(sentences)
+    expected = []
+    for _ in range(12):
+        expected.append((source.take(ALONE), source.epoch, source.taken))
+    assert expected[-1][1] >= 1  # into the next epoch
+    with BatchLoader(source_of(sentences), "cpu", ahead) as loader:
+        for (batch, epoch, taken), (ours, our_epoch, our_taken) in zip(
+            expected, positions(loader, 12), strict=True
+        ):
+            assert torch.equal(batch.tokens, ours.tokens)
+            assert torch.equal(batch.attach, ours.attach)
+            assert torch.equal(batch.lengths, ours.lengths)
+            assert (epoch, taken) == (our_epoch, our_taken)
+    # Resuming from a position that the loader told gives the batches after it, whatever was made ahead.
+    batch, epoch, taken = expected[6]
+    with BatchLoader(source_of(sentences, epoch, taken), "cpu", ahead) as loader:
+        assert torch.equal(next(loader).tokens, expected[7][0].tokens)
+    assert loader.waited > 0
+
+
+def test_the_thread_ends(sentences: Sentences) -> None:
+    before = threading.active_count()
+    with BatchLoader(source_of(sentences), "cpu", 2) as loader:
+        next(loader)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_an_error_is_raised_where_the_batch_is_asked_for(
+    sentences: Sentences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, made = sentences.batch, []
+
+    def broken(numbers: NDArray[np.int64], *hidden: object) -> Batch:
+        made.append(numbers)
+        if len(made) == 3:
+            raise OSError("the disk is gone")
+        return batch(numbers)
+
+    monkeypatch.setattr(sentences, "batch", broken)
+    with BatchLoader(source_of(sentences), "cpu", 2) as loader:
+        next(loader)
+        next(loader)
+        for _ in range(2):
+            with pytest.raises(OSError, match="the disk is gone"):
+                next(loader)

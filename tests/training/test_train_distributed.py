@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -18,15 +17,16 @@ import torch
 from action_oracle import action_model
 from safetensors.torch import load_file
 from search_oracle import tiny_model
+from stopping import metrics
 from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.training import Recipe, TrainConfig, train
-from pdtools.training.data.sentences import Sentences
 from pdtools.training.distributed import ALONE, Ranks, local_device
 from pdtools.training.run_folder import RunFolder
+from pdtools.training.shard_input import Sentences
 
 torch.distributed = pytest.importorskip("torch.distributed")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
@@ -164,13 +164,6 @@ def runs(
     return folder
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_clock = ("seconds", "tokens_per_second", "loading_share")
-    return [{k: v for k, v in r.items() if k not in by_clock} for r in records]
-
-
 def assert_close_runs(run: Path, reference: Path) -> None:
     for checkpoint in ("best", "last"):
         ours, theirs = (load_file(r / checkpoint / "model.safetensors") for r in (run, reference))
@@ -235,7 +228,7 @@ def test_the_training_moves_the_weights_and_meets_empty_shares(runs: Path, toy_t
         losses = [record["loss"] for record in metrics(runs / name) if record["kind"] == "valid"]
         assert losses[-1] < losses[0] - 0.01
     from pdtools.shards import ShardSet
-    from pdtools.training.data.batches import BatchLimits, plan_epoch
+    from pdtools.training.batches import BatchLimits, plan_epoch
 
     shards = ShardSet.open(toy_train)
     actions = action_model("tg", "relative").row_lengths(shards)
@@ -283,7 +276,7 @@ def test_a_batch_without_sentences_costs_nothing(name: str, positions: str, toy_
 
 def test_validation_batches_are_divided(toy_valid: Path) -> None:
     from pdtools.shards import ShardSet
-    from pdtools.training.data.batches import BatchLimits
+    from pdtools.training.batches import BatchLimits
 
     sentences = Sentences(ShardSet.open(toy_valid), tiny_model(), rejects=None)  # type: ignore[arg-type]
     limits = BatchLimits(sentences=5)  # three batches of twelve sentences
@@ -460,19 +453,6 @@ def last_digit(data: bytearray) -> int:
     return next(
         i for i in range(len(data)) if data[i : i + 1].isdigit() and not data[i + 1 : i + 2].isdigit()
     )
-
-
-def test_a_run_from_before_there_were_sums_goes_on(toy_train: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    short = Recipe(options=TINY, train=TrainConfig(steps=2, eval_every=1))
-    asked = iter([False, True])
-    train(toy_train, run, short, stop=lambda: next(asked))
-    for sums in run.rglob("SHA256SUMS"):
-        sums.unlink()
-    record = json.loads((run / "run.json").read_text())
-    del record["sha256"]
-    (run / "run.json").write_text(json.dumps(record))
-    assert train(toy_train, run, dataclasses.replace(short), resume=True)["finished"] == "steps"
 
 
 def test_devices_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from test_train_windows import SHORT, TINY, StopAfter, sentences_of
+from stopping import StopAfter
+from test_train_windows import SHORT, TINY, sentences_of
 from toy_gpt2 import save_gpt2
 from toy_language import WORDS, brackets, toy_tokenizer
 
@@ -27,7 +28,7 @@ from pdtools.models.initial import Initialized
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training import Recipe, read_recipe, train
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits
 from pdtools.training.train import TrainOptions, open_run
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)

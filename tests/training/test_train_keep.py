@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from search_oracle import tiny_model
-from test_train_loop import DieAfter, StopAfter, assert_same_run, metrics
+from stopping import DieAfter, StopAfter, assert_same_run, metrics
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
@@ -15,9 +15,9 @@ from pdtools.models import load_checkpoint
 from pdtools.provenance import provenance
 from pdtools.shards import ShardSet
 from pdtools.training import Recipe, Sentences, TrainConfig, train
-from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.masking import Masking
-from pdtools.training.data.streams import Stream
+from pdtools.training.batches import BatchLimits
+from pdtools.training.masking import Masking
+from pdtools.training.streams import Stream
 
 TINY = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
 SHORT = TrainConfig(

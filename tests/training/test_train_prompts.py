@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_windows import NO_DROPOUT, ONE_STEP, TINY, StopAfter, metrics
+from stopping import StopAfter, metrics
+from test_train_windows import NO_DROPOUT, ONE_STEP, TINY
 from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import InputError, PdtoolsError
@@ -21,10 +22,11 @@ from pdtools.models import LanguageModel, build_model
 from pdtools.prompts.metrics import accuracy, decide
 from pdtools.shards import ShardSet
 from pdtools.training import Recipe, TrainConfig, complete_recipe, train
-from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.prompts import PromptRows, answer_prompts, form_of, prompt_batch
+from pdtools.training.batches import BatchLimits
 from pdtools.training.loop import NullListener
 from pdtools.training.loss import LossSums
+from pdtools.training.prompts import answer_prompts, form_of, prompt_batch
+from pdtools.training.shard_input import PromptRows
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "pushdown": ("pushdown", {}),

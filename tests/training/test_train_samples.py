@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_train_loop import DieAfter, StopAfter, assert_same_run
+from stopping import DieAfter, StopAfter, assert_same_run
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint

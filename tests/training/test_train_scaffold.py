@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from toy_language import WORDS
 
 from pdtools.cli.main import run
@@ -44,17 +42,6 @@ def test_runs_of_the_training_shards_are_learned(trained: Path) -> None:
     assert isinstance(model, ScaffoldLM)
     assert model.config.runs[0] == ""
     assert "(S (NP" in model.config.runs
-
-
-def test_a_stopped_run_goes_on_as_if_it_had_not(
-    trained: Path, toy_train: Path, toy_valid: Path, tmp_path: Path
-) -> None:
-    asked = iter([False] * 30 + [True] * 9)
-    recipe = Recipe(model="sclm", options=OPTIONS, train=CONFIG)
-    train(toy_train, tmp_path / "run", recipe, valid=toy_valid, stop=lambda: next(asked))
-    train(toy_train, tmp_path / "run", None, valid=toy_valid, resume=True)
-    ours, theirs = (load_file(run / "last" / "model.safetensors") for run in (tmp_path / "run", trained))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_afterwards_it_is_a_plain_language_model(

@@ -17,7 +17,7 @@ from pdtools.models import Batch, build_model, load_checkpoint, make_config
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
-from pdtools.training.data.streams import Stream
+from pdtools.training.streams import Stream
 
 IDS = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2}
 MODEL = {"hidden_size": 8, "embedding_size": 6, "first_input": "eos", "stack_window": 5, "stack_symbols": 2}

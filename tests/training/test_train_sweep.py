@@ -11,16 +11,7 @@ import torch
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import RecurrentLM, load_checkpoint
-from pdtools.training import (
-    METRICS,
-    Outcome,
-    SweepRun,
-    make_runs,
-    read_metrics,
-    run_state,
-    sweep,
-    train,
-)
+from pdtools.training import METRICS, Outcome, SweepRun, make_runs, read_metrics, run_state, sweep, train
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.sweep import NullSweepListener
 from pdtools.training.train import OpenRun
@@ -124,19 +115,14 @@ def test_values_in_names_and_data(runs_of: MakeRuns) -> None:
     [
         ([], {}, "needs --grid"),
         (["train.seed=1,2", "train.seed=3"], {}, "each key once"),
-        (["train.seed"], {}, "--grid train.seed: write KEY=VALUE"),
         (["train.seed=1,,2"], {}, "write KEY=VALUE"),
         (["train.seed=1,1"], {}, "a value is there twice"),
         (["train.sed=1"], {}, "--grid: unknown key train.sed"),
-        (["train.seed=1"], {"settings": ["train.sed=1"]}, "--set: unknown key train.sed"),
-        (["train.seed=x"], {}, "--grid: train.seed must be a whole number"),
-        (["seed=1"], {}, "--grid seed=1: write config.KEY=VALUE or train.KEY=VALUE"),
         (["train.steps=1,2"], {}, "train.steps is in --grid and in --set"),
         (["train.seed=1,2"], {"name": "run"}, "two runs are called run"),
         (["train.seed=1,2"], {"name": "{train.step}"}, "{train.step} is no key of --grid"),
         (["train.seed=1,2"], {"data": "{}"}, "{} is no key of --grid"),
         (["train.seed=1,2"], {"name": "a/{train.seed}"}, "no name for a run's folder"),
-        (["train.seed=1,2"], {"name": ".{train.seed}"}, "no name for a run's folder"),
     ],
 )
 def test_grids_that_make_no_sense(
@@ -186,15 +172,6 @@ def test_vmapped_runs_are_those_alone(
     for run, outcome in zip(runs, outcomes, strict=True):
         assert outcome.loss == run_state(run.output).best_loss
         assert outcome.settings == run.settings
-    train_alone(runs, tmp_path / "alone")
-    check_same_runs(runs, tmp_path / "alone")
-
-
-def test_fewer_at_once_than_there_are(runs_of: MakeRuns, tmp_path: Path, several: list[int]) -> None:
-    runs = runs_of()
-    outcomes = sweep(runs, at_once=3)
-    assert set(several) == {1, 3}
-    assert all(outcome.status == "finished" for outcome in outcomes)
     train_alone(runs, tmp_path / "alone")
     check_same_runs(runs, tmp_path / "alone")
 
@@ -285,14 +262,6 @@ def test_where_one_fails_the_others_go_on(runs_of: MakeRuns, tmp_path: Path) -> 
         pass
 
 
-def test_a_run_that_cannot_be_opened_fails_alone(runs_of: MakeRuns, toy_train: Path, tmp_path: Path) -> None:
-    (tmp_path / "data-1").symlink_to(toy_train)
-    runs = runs_of(grid=["train.seed=1,2"], data=str(tmp_path / "data-{train.seed}"))
-    outcomes = sweep(runs, at_once=2)
-    assert [outcome.status for outcome in outcomes] == ["finished", "failed"]
-    assert "data-2" in str(outcomes[1].reason)
-
-
 def test_a_damaged_run_fails_alone(runs_of: MakeRuns) -> None:
     runs = runs_of()
     sweep(runs[:1])
@@ -329,22 +298,6 @@ def test_where_a_validation_needs_too_much_memory(runs_of: MakeRuns, monkeypatch
     outcomes = sweep(runs_of(grid=["train.seed=1,2"]))
     assert [(outcome.status, outcome.step) for outcome in outcomes] == 2 * [("failed", 0)]
     assert "not enough memory" in str(outcomes[0].reason)
-
-
-def test_other_settings_than_before_are_refused_by_run(runs_of: MakeRuns) -> None:
-    sweep(runs_of(grid=["train.seed=1"]))
-    outcomes = sweep(runs_of("train.clip=2", grid=["train.seed=1,2"]))
-    assert [outcome.status for outcome in outcomes] == ["failed", "finished"]
-    assert "train.clip is 2.0, but was 1.0" in str(outcomes[0].reason)
-
-
-def test_what_another_process_trains_is_left_to_it(runs_of: MakeRuns) -> None:
-    runs = runs_of()
-    runs[1].output.parent.mkdir()
-    with RunFolder(runs[1].output).locked():
-        outcomes = sweep(runs, at_once=2)
-    assert [outcome.status for outcome in outcomes] == ["finished", "elsewhere", "finished", "finished"]
-    assert not runs[1].output.exists()
 
 
 @pytest.mark.parametrize("model", ["transformer", "tg"])

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_loop import NO_DROPOUT, TINY, StopAfter, assert_same_run, metrics
+from stopping import StopAfter, assert_same_run, metrics
+from test_train_loop import NO_DROPOUT, TINY
 from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.formal import RowLayout, make_task, task_tokenizer, write_pairs
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer, write_pairs
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.models import build_model, load_checkpoint
 from pdtools.training import ALONE, Ranks, Recipe, TrainConfig, complete_recipe, train
 
@@ -90,10 +91,10 @@ def test_plain_torch_does_the_same(objective: str, tmp_path: Path) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=1e-3)
     for batch_number in range(6):
         drawn = task.training_pairs(LENGTHS, 8, seed=wanted.train.seed, batch=batch_number)
-        rows = layout.rows(drawn)
+        batch = layout.batch(drawn)
         optimizer.zero_grad()
-        parts = model.forward_parts(task_batch(rows))
-        (-parts.token_logprobs[torch.from_numpy(rows.scored)].mean()).backward()
+        parts = model.forward_parts(batch)
+        (-parts.token_logprobs[batch.scored].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
     trained = load_file(tmp_path / "run/last/model.safetensors")
@@ -184,10 +185,10 @@ def test_what_memory_has_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def fail(*arguments: Any, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", fail)
+        monkeypatch.setattr("pdtools.training.distributed.ParallelModel.loss", fail)
         with pytest.raises(PdtoolsError, match=r"^not enough memory: lower train\.batch_tokens or") as caught:
             train(data, tmp_path / "other", recipe(), overwrite=True)
         assert caught.value.__cause__ is error
-    monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", lambda *_: 1 / 0)
+    monkeypatch.setattr("pdtools.training.distributed.ParallelModel.loss", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(data, tmp_path / "other", recipe(), overwrite=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from stopping import StopAfter
+from stopping import StopAfter, assert_same_run, metrics
 from toy_language import WORDS, toy_tokenizer
 
 from pdtools.errors import PdtoolsError
@@ -21,9 +21,8 @@ from pdtools.models.treereg import residual_norms
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits
 from pdtools.training.distributed import ALONE
-from pdtools.training.run_state import RunState, _state_of
 from pdtools.training.sweep import make_runs, sweep
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "treereg_layer": 1}
@@ -51,13 +50,6 @@ SEVERAL = dataclasses.replace(
 
 def recipe(config: TrainConfig, model: str = "transformer", **options: Any) -> Recipe:
     return Recipe(model=model, options={**TINY, **options}, train=config)
-
-
-def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_clock = ("seconds", "tokens_per_second", "loading_share")
-    return [{k: v for k, v in r.items() if k not in by_clock} for r in records if r["kind"] == kind]
 
 
 @pytest.mark.parametrize("normalize", ["token", "sentence"])
@@ -130,14 +122,7 @@ def test_without_weight_nothing_changes(toy_train: Path, tmp_path: Path) -> None
     assert "treereg_loss" not in metrics(tmp_path / "off", "train")[0]
 
 
-def test_mixed_precision(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
-    # States are rounded; what is made of them is not.
-    found = {}
-    for precision in ("float32", "bf16"):
-        config = dataclasses.replace(ONE_STEP, precision=precision)
-        train(toy_train, tmp_path / precision, recipe(config, **NO_DROPOUT), valid=toy_valid)
-        found[precision] = metrics(tmp_path / precision, "valid")[0]["treereg_loss"]
-    assert found["bf16"] == pytest.approx(found["float32"], rel=0.02)
+def test_norms_are_not_rounded() -> None:
     states = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
         rounded = residual_norms(states)
@@ -167,23 +152,13 @@ def test_stopped_and_resumed(
     train(folder, tmp_path / "run", chosen, listener=stop, stop=stop, **options)
     torch.manual_seed(99)
     train(folder, tmp_path / "run", chosen, resume=True, **options)
-    for name in ("best/model.safetensors", "last/model.safetensors", "last/trainer/state.safetensors"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    for kind in ("train", "valid"):
-        assert metrics(tmp_path / "run", kind) == metrics(tmp_path / "whole", kind)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
     state = json.loads((tmp_path / "run/last/trainer/state.json").read_text())
     assert state["beside"].keys() == ({"treereg"} if own_corpus else set())
     assert not own_corpus or state["beside"]["treereg"][0] > 0
     if own_corpus:
         with pytest.raises(PdtoolsError, match="the treereg data are not the same"):
             train(folder, tmp_path / "run", chosen, resume=True, valid=toy_valid, treereg_shards=folder)
-
-
-def test_positions_of_earlier_runs_are_read() -> None:
-    earlier = {"step": 3, "treereg_epoch": 1, "treereg_taken": 4}
-    assert _state_of(earlier) == RunState(step=3, beside={"treereg": (1, 4)})
-    with pytest.raises(ValueError, match="beside"):
-        _state_of({"beside": {"treereg": [1, -4]}})
 
 
 def test_a_sweep_trains_the_same(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:

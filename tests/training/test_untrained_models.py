@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.models import load_checkpoint
 from pdtools.training import Recipe, TrainConfig, train
 
@@ -34,9 +34,13 @@ def test_a_checkpoint_knows_its_step(folders: dict[str, Path]) -> None:
     assert steps == {"untrained": 0, "trained": 1}
 
 
-@pytest.mark.parametrize("name", ["untrained", "trained"])
 @pytest.mark.parametrize(
-    "command", ["surprisal", "parses", "decode", "parse", "sample", "eval-blimp", "eval-sg", "eval-ppl"]
+    ("command", "name"),
+    [
+        *((each, "untrained") for each in ("surprisal", "parses", "decode", "parse", "sample")),
+        *((each, "untrained") for each in ("eval-blimp", "eval-sg", "eval-ppl")),
+        ("surprisal", "trained"),
+    ],
 )
 def test_scores_of_no_training_are_marked(
     command: str,
@@ -92,7 +96,8 @@ def test_answers_of_no_training_are_marked(tmp_path: Path, capsys: pytest.Captur
     train(data, tmp_path / "run", recipe, stop=lambda: True)
     pairs = str(tmp_path / "rs.tsv")
     assert run(["generate", "task", "rs", "--lengths", "2-3", "-n", "2", "-o", pairs, "--quiet"]) == 0
-    assert run(["eval-task", pairs, "--model", str(tmp_path / "run/last"), "--json", "--quiet"]) == 0
+    model = ["--model", str(tmp_path / "run/last")]
+    assert run(["eval-formal", "task", pairs, *model, "--json", "--quiet"]) == 0
     printed, error = capsys.readouterr()
     assert WARNING in json.loads(printed)["settings"]["warning"]
     assert WARNING in error

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 
 from pdtools.trees import Tree
 
@@ -90,6 +92,21 @@ def tape_by_counting(tree: Binary, n: int) -> list[list[int]]:
     """W_k[j]: how many binary nodes that end at k or before hold j."""
     spans = [set(tokens(node)) for node in nodes(tree)]
     return [[sum(j in span and max(span) <= k for span in spans) for j in range(n)] for k in range(n)]
+
+
+def tape_from_spans(starts: ArrayLike, ends: ArrayLike, n: int) -> NDArray[np.int32]:
+    """The tape from all binary nodes at once: a 2-D difference array and its cumulative sum."""
+    first, past = np.asarray(starts), np.asarray(ends)
+    difference = np.zeros((n, n + 1), dtype=np.int32)
+    np.add.at(difference, (past - 1, first), 1)
+    np.add.at(difference, (past - 1, past), -1)
+    return difference[:, :n].cumsum(axis=1, dtype=np.int32).cumsum(axis=0, dtype=np.int32)
+
+
+def packed(tape: ArrayLike) -> bytes:
+    """The lower triangle of a tape (n, n), row k in k + 1 bytes; depths above 255 are stored as 255."""
+    rows = np.minimum(tape, 255).astype(np.uint8)
+    return rows[np.tril_indices(len(rows))].tobytes()
 
 
 def legal_sequences(n: int) -> list[list[int]]:

@@ -23,11 +23,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdtools.trees import Graph
-from pdtools.trees.arc_rows import ArcIds, arc_rows
 from pdtools.trees.arc_standard import (
     CROSSING,
     ArcActions,
+    ArcIds,
     actions_of,
+    arc_rows,
     dependency_text,
     heads_of,
     static_oracle,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from odd_treebanks import FILES, SOUP
+from odd_treebanks import FILES, SOUP, read_arrays
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, expand_inputs
 from pdtools.trees import SourcedTree, arrays, attachments, binarize, collapse_unaries, normalize, read_trees
-from pdtools.trees.arrays import TreeArrays, read_arrays
+from pdtools.trees.arrays import TreeArrays
 
 A, B, C = "(S (NN a))", "(S (NN b) (NN c))", "(S (NP (DT d) (NN e)) (VP (VB f) (-NONE- *)))"
 

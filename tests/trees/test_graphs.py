@@ -1,16 +1,25 @@
-"""Graphs of dependencies against their definitions, by brute force over all graphs of few words."""
+"""Graphs of dependencies against their definitions, trees in them, and their features."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from itertools import combinations, pairwise, permutations, product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.trees.graphs import Graph
+from pdtools.files import Rejects
+from pdtools.models.grammar.transition_derivations import TransitionDerivation
+from pdtools.trees.arc_standard import static_oracle
+from pdtools.trees.forms import read_treebank
+from pdtools.trees.graphs import Graph, conllu, graph_features, graph_tree, heads_in
 
 Arcs = set[tuple[int, int]]
 
@@ -24,8 +33,8 @@ def all_arcs(m: int) -> list[tuple[int, int]]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
-    m = draw(st.integers(0, most))
+def graphs(draw: st.DrawFn, least: int = 0) -> Graph:
+    m = draw(st.integers(least, 6))
     arcs = draw(st.lists(st.sampled_from(all_arcs(m)), unique=True)) if m else []
     return Graph.of(m, [h for h, _ in arcs], [d for _, d in arcs])
 
@@ -90,15 +99,17 @@ def test_trees_by_enumeration(m: int) -> None:
                 graph.tree_heads()
             continue
         spans = [descendants(heads, k) for k in range(m + 1)]
-        assert graph.is_projective == all(max(span) - min(span) == len(span) - 1 for span in spans)
+        is_projective = all(max(span) - min(span) == len(span) - 1 for span in spans)
+        assert (graph.n_crossings == 0) == is_projective
         assert graph.tree_heads().tolist() == list(heads)
         lifted, n_lifted = graph.projected()
-        assert lifted.is_projective
-        assert (n_lifted == 0) == graph.is_projective
+        assert lifted.is_tree
+        assert not lifted.n_crossings
+        assert (n_lifted == 0) == (graph.n_crossings == 0)
         if not n_lifted:
             assert lifted.arcs == graph.arcs
         n_trees += 1
-        n_projective += graph.is_projective
+        n_projective += n_lifted == 0
     assert n_trees == m ** (m - 1)  # Cayley's formula, with a root
     assert n_projective == {1: 1, 2: 2, 3: 7, 4: 30}[m]
 
@@ -163,3 +174,115 @@ def test_what_is_no_tree_is_named(arcs: str, reason: str) -> None:
     for use in (graph.tree_heads, graph.projected):
         with pytest.raises(InputError, match=reason):
             use()
+
+
+# --- trees in graphs --------------------------------------------------------------------------
+
+
+@given(graphs(least=1))
+def test_any_graph_has_a_tree(graph: Graph) -> None:
+    m = graph.n_words
+    heads = heads_in(graph)
+    assert Graph.of_heads(heads).is_tree
+    if graph.is_tree:
+        assert heads == graph.tree_heads().tolist()
+    words = [chr(97 + k) for k in range(m)]
+    found = graph_tree(graph, words)
+    assert found.words == tuple(words)
+    if graph.is_tree and not graph.n_crossings:  # both kinds of dependencies give one tree
+        made = static_oracle(graph.tree_heads() - np.int32(1))
+        derivation = TransitionDerivation(made.begins, made.arcs, made.left, np.arange(m, dtype=np.int32))
+        assert str(found) == str(derivation.tree(words, range(m)))
+
+
+def test_heads_that_are_not_there() -> None:
+    graph = Graph.of(5, [0, 0, 3, 5, 4], [2, 3, 1, 4, 5])  # a second root, and a cycle of 4 and 5
+    assert heads_in(graph) == [3, 0, 2, 2, 4]
+
+
+def test_words_that_are_not_the_graphs_depend_on_the_first() -> None:
+    graph = Graph.of_heads([2, 0])
+    for words in (["a"], ["a", "b", "c"]):
+        assert graph_tree(graph, words) == graph_tree(Graph.of(len(words), [], []), words)
+
+
+def test_conllu_is_read_back(tmp_path: Path) -> None:
+    graph = Graph.of(3, [2, 0, 2, 1], [1, 2, 3, 3])
+    text = conllu(graph, ["a", "-LRB-", "b"])
+    assert text.splitlines()[0] == "# text = a ( b"
+    assert [line.split("\t")[8] for line in text.splitlines()[1:4]] == ["2:dep", "0:root", "1:dep|2:dep"]
+    (tmp_path / "x.conllu").write_text(text + conllu(Graph.of(1, [], []), ["c"]))
+    found = list(read_treebank([str(tmp_path / "x.conllu")], "conllu", Rejects("fail")))
+    assert [each.tree.words for each in found] == [("a", "-LRB-", "b"), ("c",)]
+
+
+# --- features ---------------------------------------------------------------------------------
+
+SAW = [(2, 1), (3, 2), (0, 3), (5, 4), (3, 5)]  # the cat saw a dog
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Any]:
+    """The plain formulation of the benchmarks."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        from plain import gilt
+
+        yield gilt
+    finally:
+        sys.path.pop(0)
+
+
+def adjacency(arcs: list[tuple[int, int]], m: int) -> NDArray[np.bool_]:
+    found = np.zeros((m + 1, m + 1), dtype=bool)
+    for head, dependent in arcs:
+        found[head, dependent] = True
+    return found
+
+
+def feature_rows(arcs: list[tuple[int, int]], m: int) -> list[list[list[int]]]:
+    """Of each feature the rows of words 0 to m, up to the word itself."""
+    return [
+        [each[0, t, : t + 1].tolist() for t in range(m + 1)]
+        for each in graph_features(adjacency(arcs, m)[None])
+    ]
+
+
+def test_the_cat_saw_a_dog() -> None:
+    degree, depth, distance = feature_rows(SAW, 5)
+    assert degree == [[0], [0, 0], [0, 1, 10], [10, 1, 11, 11], [10, 1, 11, 11, 0], [10, 1, 11, 21, 1, 11]]
+    assert depth == [[1], [1, 0], [1, 0, 0], [1, 4, 3, 2], [1, 4, 3, 2, 0], [1, 4, 3, 2, 4, 3]]
+    assert distance == [[0], [0, 0], [0, 10, 0], [1, 20, 10, 0], [0] * 5, [2, 21, 11, 1, 10, 0]]
+
+
+def test_several_heads_and_both_ways() -> None:
+    """Words 1 to 3 with heads {2, 3}, {0}, {2}."""
+    assert [feature[3] for feature in feature_rows([(2, 1), (3, 1), (0, 2), (2, 3)], 3)] == [
+        [10, 2, 21, 11],
+        [1, 3, 2, 3],
+        [2, 10, 1, 0],
+    ]
+    _, _, distance = feature_rows([(1, 2), (2, 1)], 2)  # there and back, a step costs 1
+    assert distance[2] == [0, 1, 0]
+
+
+@given(data=st.data())
+def test_equal_to_shortest_paths(plain: Any, data: st.DataObject) -> None:
+    m = data.draw(st.integers(0, 6))
+    arcs = [(h, d) for h in range(m + 1) for d in range(1, m + 1) if h != d]
+    graphs = [data.draw(st.lists(st.sampled_from(arcs), unique=True)) if arcs else [] for _ in range(3)]
+    found = graph_features(np.stack([adjacency(each, m) for each in graphs]))
+    for b, each in enumerate(graphs):
+        for t in range(m + 1):
+            wanted = plain.features(each, t)
+            ours = {j: tuple(int(feature[b, t, j]) for feature in found) for j in range(t + 1)}
+            assert ours == wanted
+            assert all(not feature[b, t, t + 1 :].any() for feature in found)
+
+
+def test_chains() -> None:
+    m = 60
+    chain = [(t - 1, t) for t in range(1, m + 1)]
+    (_, depth, distance) = graph_features(adjacency(chain, m)[None, :])
+    assert depth[0, m].tolist() == list(range(1, m + 2))
+    assert distance[0, m].tolist() == list(range(m, -1, -1))

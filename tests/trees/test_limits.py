@@ -10,13 +10,13 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from odd_treebanks import FILES, SOUP
+from odd_treebanks import FILES, SOUP, read_arrays
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.trees import Tree, arrays, binarize, chunks, lines, read_arrays, read_trees, reader, transforms
+from pdtools.trees import Tree, arrays, binarize, chunks, read_trees, reader, transforms
 from pdtools.trees.chunks import CHUNK_BYTES, last_tree
-from pdtools.trees.lines import MAX_TREE_CHARS, PART_BYTES, read_tree_lines
+from pdtools.trees.reader import MAX_TREE_CHARS, PART_BYTES, read_tree_lines
 
 A, B = "(S (NN a))", "(S (NN b) (NN c))"
 SMALLER = 8
@@ -57,7 +57,7 @@ def test_long_trees_are_given_up(
     """With a lower limit, and parts and chunks that are as much smaller."""
     for module in (arrays, reader):
         monkeypatch.setattr(module, "MAX_TREE_CHARS", LIMIT)
-    monkeypatch.setattr(lines, "_LONGEST_TREE_BYTES", 4 * LIMIT)
+    monkeypatch.setattr(reader, "_LONGEST_TREE_BYTES", 4 * LIMIT)
     monkeypatch.setattr(reader, "read_tree_lines", lambda name: read_tree_lines(name, PART_BYTES // SMALLER))
     file.write_text(content)
     good, records = found(file)
@@ -72,7 +72,7 @@ def test_long_trees_are_given_up(
 def test_a_tree_at_the_limit_is_read_by_both_readers(file: Path) -> None:
     file.write_text(f"(NN {'a' * (MAX_TREE_CHARS - 5)})")
     assert len(found(file)[0][0]) == MAX_TREE_CHARS
-    arrays = [item.n_trees for item in read_arrays([str(file)], Rejects())]  # type: ignore[union-attr]
+    arrays = [len(item) for item in read_arrays([str(file)], Rejects())]
     assert arrays == [1]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import zipfile
 
 import pytest
+from odd_treebanks import read_arrays
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.trees import SourcedTree, read_arrays, read_trees
+from pdtools.trees import SourcedTree, read_trees
 from pdtools.trees.refused import EMPTY_LEAF, NUMBERED_LEAVES
 
 GOOD = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"

@@ -15,7 +15,6 @@ from pdtools.trees import (
     collapse_unaries,
     expand_unaries,
     normalize,
-    remove_traces,
     unbinarize,
 )
 
@@ -161,7 +160,6 @@ def test_nothing_left():
     assert normalized("( (S (NP (-NONE- *)) (VP (-NONE- *?*))))", counts=counts) is None
     assert normalized("(-NONE- *)", counts=counts) is None
     assert (counts.traces, counts.empty_trees) == (3, 2)
-    assert remove_traces(Tree.from_brackets("(-NONE- *)")) is None
 
 
 @pytest.mark.parametrize(
@@ -238,7 +236,7 @@ def test_counts_add_up() -> None:
 def test_kinds_of_traces():
     leaves = "(NP (-NONE- *T*-1)) (-NONE- *-2) (-NONE- *) (-NONE- 0) (-NONE- *U*) (-NONE- EXP) (-DFL- E_S)"
     counts = TransformCounts()
-    assert remove_traces(Tree.from_brackets(f"(S {leaves} (-NONE- *T*-12) (NN *T*-1))"), counts) is not None
+    assert normalized(f"(S {leaves} (-NONE- *T*-12) (NN *T*-1))", counts=counts) == "(S (NN *T*-1))"
     assert counts.kinds == {"*T*": 2, "*": 2, "0": 1, "*U*": 1, "others": 1, "-DFL-": 1}
     assert counts.traces == counts.kinds.total()
 

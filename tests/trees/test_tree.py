@@ -15,7 +15,9 @@ from pdtools.trees import (
     collapse_unaries,
     escape,
     flat_tree,
+    is_placeholder,
     normalize,
+    placeholder,
     unescape,
 )
 
@@ -137,3 +139,26 @@ def test_escapes():
     assert unescape("-LAB- \\ \\n --") == "-LAB- \\ \\n --"
     for word in ["(", "a)b", "{}", "plain", "[1]"]:
         assert unescape(escape(word)) == word
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "\ud800"], [" "], ["(", ")", "x"]])
+def test_placeholders(words: list[str]) -> None:
+    tree = placeholder(words)
+    assert len(tree) == len(words)
+    assert is_placeholder(tree)
+    assert is_placeholder(Tree.from_brackets(str(tree)))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "(X (XX a))",  # of one word or two there is no other tree
+        "(X (XX a) (XX b))",
+        "(X (X (XX a) (XX b)) (XX c))",
+        "(S (XX a) (XX b) (XX c))",
+        "(X (XX a) (XX b) (NN c))",
+        "(X (-NONE- *))",  # a blank line's
+    ],
+)
+def test_other_trees(tree: str) -> None:
+    assert not is_placeholder(Tree.from_brackets(tree))

@@ -62,16 +62,16 @@ class Rows:
     """Rows that make one item.
 
     Attributes:
+        roles: names of the rows, and the value of ``role`` for each.
         every: number of consecutive rows; None: rows with the same ``by``.
         by: a value that the rows of an item share.
         role: a row's role, one of ``roles``' values; None: by its place, in the order of ``roles``.
-        roles: names of the rows, and the value of ``role`` for each.
     """
 
-    every: int | None
-    by: Template | None
-    role: Template | None
     roles: Mapping[str, str]
+    every: int | None = None
+    by: Template | None = None
+    role: Template | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class Label:
     """
 
     value: Template
-    good: str
-    bad: str
-    threshold: float | None
-    source: str | None
+    good: str = "1"
+    bad: str = "0"
+    threshold: float | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Value:
     """A number for each item, with which scores are correlated.
 
     Attributes:
-        value: the number in the data.
+        column: the number in the data.
         against: a formula of scores.
         correlation: spearman or pearson.
     """
 
-    value: Template
+    column: Template
     against: str
-    correlation: str
+    correlation: str = "spearman"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,18 +137,18 @@ class Benchmark:
 
     name: str
     about: Mapping[str, str]
-    files: tuple[str, ...]
-    path: str | None
-    form: Mapping[str, Any]
-    reader: str | None
-    rows: Rows | None
-    strings: Mapping[str, Text]
-    options: Options | None
-    predictions: Mapping[str, str]
-    scores: Mapping[str, Score]
-    levels: Mapping[str, Template]
-    chance: Mapping[str, float]
+    files: tuple[str, ...] = ()
+    path: str | None = None
+    form: Mapping[str, Any] = field(default_factory=dict)
+    reader: str | None = None
+    rows: Rows | None = None
+    strings: Mapping[str, Text] = field(default_factory=dict)
+    options: Options | None = None
+    predictions: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    levels: Mapping[str, Template] = field(default_factory=dict)
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    chance: Mapping[str, float] = field(default_factory=dict)
     label: Label | None = None
     value: Value | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
@@ -169,14 +169,6 @@ class Benchmark:
     def task(self) -> str:
         """The name of this evaluation in results."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
-
-    def guessing(self, prediction: str) -> str | None:
-        """The score of guessing, in words; None: not known."""
-        if prediction in self.chance:
-            return f"chance {100 * self.chance[prediction]:g}%"
-        if self.options is not None and self.predictions[prediction] == RIGHT_IS_HIGHEST:
-            return "chance one in as many as there are options"
-        return None
 
     def formulas(self, right: int | None = None, options: int = 0) -> dict[str, Formula]:
         """The predictions for items with this number of options, of which ``right``, from 0, is right."""

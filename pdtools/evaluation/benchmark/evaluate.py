@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
+from pdtools.files import read_table
+from pdtools.files.tables import by_column
 from pdtools.search.options import AUTO
 
 if TYPE_CHECKING:
@@ -27,8 +31,8 @@ def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progres
     """Score items with a model, and judge the predictions about them.
 
     Items are scored in blocks, each different string once and in lexicographic order, so that strings with
-    equal beginnings reach a model together. Only rows of the tables stay in memory. A model of recorded
-    surprisals (:class:`pdtools.evaluation.ExternalScorer`) is asked for the strings as the items
+    equal beginnings reach a model together. Only rows of the tables stay in memory. Recorded surprisals
+    (:class:`pdtools.evaluation.external.recorded.RecordedSurprisals`) are asked for the strings as the items
     have them, repeated ones again.
 
     Args:
@@ -71,21 +75,60 @@ def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progres
     return rows.results(model.settings)
 
 
-def evaluate_published(
-    items: ItemSet, given: Callable[[Item, str], float], settings: Mapping[str, Any]
-) -> Results:
-    """Judge a benchmark by published scores, one per string, the higher the better.
+def evaluate_published(items: ItemSet, source: str | Path) -> Results:
+    """Judge items by published scores, one for each string.
 
     Predictions about numbers of tokens are excluded.
 
     Args:
-        given: the score of an item's string, by its name.
-        settings: the source of the scores.
+        source: a table (:func:`pdtools.files.read_table`) with the columns ``item`` (its number, from 1),
+            ``string`` (its name), and ``score`` or ``surprisal``, of which the lower is better.
+
+    Raises:
+        InputError: for a table that lacks a column or a string's score, has a string twice, or a score that
+            is no number.
     """
     rows = judged_items(items, tokens=False)
+    column, given = _published_scores(source)
+    used: set[tuple[int, str]] = set()
+
+    def part(item: Item, name: str) -> Part:
+        key = int(item.name), name
+        if key not in given:
+            hint = "--write-sentences writes all items and strings"
+            raise InputError(f"no score of {name} of item {item.name}", file=source, hint=hint)
+        used.add(key)
+        return Part(given[key], None)
+
     for block in _blocks(items):
-        rows.add(block, [{name: Part(given(item, name), None) for name in item.strings} for item in block])
-    return rows.results(dict(settings))
+        rows.add(block, [{name: part(item, name) for name in item.strings} for item in block])
+    results = rows.results({"kind": "scores", "column": column})
+    if unused := len(given) - len(used):
+        notes = [*items.notes, f"{unused} scores are of no string of these items"]
+        results = replace(results, settings={**results.settings, "notes": notes})
+    return results
+
+
+def _published_scores(source: str | Path) -> tuple[str, dict[tuple[int, str], float]]:
+    """The column of scores, and these by item and string, the higher the better."""
+    found: dict[tuple[int, str], float] = {}
+    lines = read_table(source)
+    header = next(lines, (1, [""]))
+    column = "surprisal" if "surprisal" in header[1] and "score" not in header[1] else "score"
+    wanted, sign = ("item", "string", column), -1.0 if column == "surprisal" else 1.0
+    for number, row in by_column(chain([header], lines), wanted, source):
+        item, string, text = (row[name].strip() for name in wanted)
+        try:
+            key, score = (int(item), string), float(text)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            reason = f"item {item[:40]!r} with the score {text[:40]!r}: two numbers are needed"
+            raise InputError(reason, file=source, line=number)
+        if key in found:
+            raise InputError(f"a second score of {string} of item {item}", file=source, line=number)
+        found[key] = sign * score
+    return column, found
 
 
 def judged_items(items: ItemSet, *, tokens: bool = True) -> JudgedItems:

@@ -39,7 +39,8 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
@@ -64,7 +65,6 @@ from pdtools.evaluation.benchmark.item_set import Score
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
-from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import decode_utf8, read_bytes
 from pdtools.search.adaptive_beam import Width
 
@@ -130,7 +130,7 @@ def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark
         InputError: naming the place and the fault.
     """
     try:
-        return _Reading(table).benchmark(name)
+        return _benchmark(table, name)
     except PdtoolsError as error:
         raise InputError(str(error), file=place) from None
 
@@ -165,332 +165,297 @@ def _folder() -> Any:
     return resources.files("pdtools.configs").joinpath("benchmarks")
 
 
-_KEYS = (*_ABOUT, "files", "path", "form", "reader", "rows", "strings", "options", "predictions", "scores")
-_ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "published", "suites")
+# --- kinds of values --------------------------------------------------------------------------
+
+Kind = Callable[[Any, str], Any]
+"""A check of a value, which messages call by the second argument; it returns what the value stands for."""
 
 
-class _Reading:
-    """Reads the parts of a benchmark's TOML, and checks each."""
+def _plain(kind: type, called: str) -> Kind:
+    def check(given: Any, where: str) -> Any:
+        return given if type(given) is kind else _refuse(f"{where} has to be {called}")
 
-    def __init__(self, table: Mapping[str, Any]) -> None:
-        self.table = table
-
-    def benchmark(self, name: str) -> Benchmark:
-        _check_keys(self.table, _ALL_KEYS, "a benchmark")
-        if self.table.get("suites", False) is not False:
-            return self.of_suites(name)
-        strings, options = self.strings(), self.options()
-        if not strings and options is None:
-            _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
-        label, value = self.label(strings), self.value(strings)
-        levels, flags = self.levels(), self.flags()
-        if label is not None or value is not None:
-            if label is not None and value is not None:
-                _refuse("either label or value")
-            if {"predictions", "options", "chance"} & self.table.keys():
-                _refuse("label and value go without predictions, options and chance")
-            predictions = {"main": next(iter(strings)) if value is None else value.against}
-        else:
-            predictions = self.predictions(strings, options)
-        return Benchmark(
-            name=name,
-            about=self.about(),
-            files=self.files(),
-            path=self.path(),
-            form=self.form(),
-            reader=self.reader(),
-            rows=self.rows(),
-            strings=strings,
-            options=options,
-            predictions=predictions,
-            scores=self.scores(predictions),
-            levels=levels,
-            flags=flags,
-            chance=self.chance(predictions),
-            label=label,
-            value=value,
-            published=self.part("published"),
-            digest=_digest(
-                {key: each for key, each in self.table.items() if key not in (*_ABOUT, "published")}
-            ),
-        )
-
-    def of_suites(self, name: str) -> Benchmark:
-        if self.table["suites"] is not True:
-            _refuse("suites has to be true or false")
-        _check_keys(self.table, (*_ABOUT, "files", "published", "suites"), "a benchmark of suites")
-        return Benchmark(
-            name=name,
-            about=self.about(),
-            files=self.files(),
-            path=None,
-            form={},
-            reader=None,
-            rows=None,
-            strings={},
-            options=None,
-            predictions={},
-            scores={},
-            levels={},
-            chance={},
-            published=self.part("published"),
-            suites=True,
-        )
-
-    def about(self) -> Mapping[str, str]:
-        return {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
-
-    def files(self) -> tuple[str, ...]:
-        found = self.table.get("files", ())
-        return (found,) if isinstance(found, str) else _strings(found, "files")
-
-    def part(self, name: str) -> Mapping[str, Any]:
-        found = self.table.get(name, {})
-        if not isinstance(found, dict):
-            _refuse(f"{name} has to be a table")
-        return found
-
-    def path(self) -> str | None:
-        if "path" not in self.table:
-            return None
-        path = _string(self.table["path"], "path")
-        try:
-            re.compile(path)
-        except (re.error, OverflowError, RecursionError) as error:
-            _refuse(f"path is no regular expression: {error}")
-        return path
-
-    def form(self) -> Mapping[str, Any]:
-        found = self.part("form")
-        kinds = {"kind": str, "delimiter": str, "quote": bool, "header": bool, "skip": int}
-        _check_keys(found, tuple(kinds), "form")
-        for key, value in found.items():
-            if type(value) is not kinds[key]:
-                named = {str: "a string", bool: "true or false", int: "a number of lines"}
-                _refuse(f"form.{key} has to be {named[kinds[key]]}")
-        if not 0 <= found.get("skip", 0) <= _MOST_SKIPPED:
-            _refuse(f"form.skip has to be a number of lines, from 0 to {_MOST_SKIPPED:,}")
-        if found.get("kind", "tsv") not in KINDS:
-            _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
-        if len(found.get("delimiter", ",")) != 1:
-            _refuse("form.delimiter has to be one character")
-        return found
-
-    def reader(self) -> str | None:
-        if "reader" not in self.table:
-            return None
-        if (name := _string(self.table["reader"], "reader")) not in READERS:
-            _refuse(f"unknown reader {name!r} (known: {', '.join(READERS)})")
-        return name
-
-    def rows(self) -> Rows | None:
-        if "rows" not in self.table:
-            return None
-        found = dict(self.part("rows"))
-        every, by, role, names = (found.pop(key, None) for key in ("every", "by", "role", "as"))
-        if (every is None) == (by is None):
-            _refuse("rows has either every, a number of rows, or by, a template of what they share")
-        if every is not None and (type(every) is not int or every < 2):
-            _refuse("rows.every has to be a number from 2 on")
-        if (role is None) == (names is None):
-            _refuse(
-                "rows has either as, the rows' names in their order, or role, a template of what a row is"
-            )
-        if names is not None:
-            if found or every is None or len({*_strings(names, "rows.as")}) != every:
-                _refuse("rows.as has a name for each of rows.every rows, and nothing beside it")
-            return Rows(every, None, None, dict.fromkeys(names, ""))
-        roles = {key: _string(value, f"rows.{key}") for key, value in found.items()}
-        if len({*roles.values()}) < max(2, len(roles), every or 0):
-            _refuse('rows.role goes with a name for each value of it: good = "True", bad = "False"')
-        return Rows(
-            every, None if by is None else _template(by, "rows.by"), _template(role, "rows.role"), roles
-        )
-
-    def strings(self) -> dict[str, Text]:
-        found: dict[str, Text] = {}
-        for name, given in self.part("strings").items():
-            where = f"strings.{name}"
-            if name in (RIGHT, OTHERS, "max", "min") or name.startswith(option_name(0)[:-1]):
-                _refuse(f"{where}: a string cannot be called that, which formulas have in another sense")
-            _check_name(name, where, "a string")
-            if isinstance(given, str):
-                found[name] = Text(_template(given, where))
-                continue
-            if not isinstance(given, dict):
-                _refuse(f"{where} has to be a template, or a table of context and text")
-            _check_keys(given, ("context", "text", "blank"), where)
-            if not {"context", "text"} <= given.keys():
-                _refuse(f"{where} has context and text")
-            text, context = (_template(given[key], f"{where}.{key}") for key in ("text", "context"))
-            found[name] = Text(text, context, _string(given.get("blank", " "), f"{where}.blank"))
-        return found
-
-    def options(self) -> Options | None:
-        if "options" not in self.table:
-            return None
-        given = self.part("options")
-        _check_keys(given, ("texts", "right", "context", "blank", "labels", "missing"), "options")
-        if not {"texts", "right"} <= given.keys():
-            _refuse("options has texts, and right, which of them is")
-        right = given["right"]
-        if type(given.get("missing", False)) is not bool:
-            _refuse("options.missing has to be true or false")
-        if type(right) is not int:
-            right = _template(right, "options.right")
-        context = _template(given["context"], "options.context") if "context" in given else None
-        return Options(
-            _templates(given["texts"], "options.texts"),
-            right,
-            context,
-            _string(given.get("blank", " "), "options.blank"),
-            _templates(given.get("labels", ()), "options.labels"),
-            given.get("missing", False),
-        )
-
-    def predictions(self, strings: Mapping[str, Text], options: Options | None) -> dict[str, str]:
-        given = self.part("predictions")
-        if not given and options is not None:
-            given = {"main": RIGHT_IS_HIGHEST}
-        elif not given and {*strings} >= {"good", "bad"}:
-            given = {"main": "good > bad"}
-        if not given:
-            _refuse('no predictions: [predictions] has formulas such as main = "good > bad"')
-        found: dict[str, str] = {}
-        for name in sorted(given, key=lambda name: name != "main"):  # a stable order: main first
-            found[name] = _string(given[name], f"predictions.{name}")
-            several = 0 if options is None else len(options.texts)
-            try:
-                # The number of options in a list is not known.
-                for n in (2, 3) if several == 1 else (several,):
-                    formula_of(found[name], tuple(strings), 0 if n else None, n)
-            except PdtoolsError as error:
-                _refuse(f"predictions.{name}: {error}")
-        return found
-
-    def label(self, strings: Mapping[str, Text]) -> Label | None:
-        threshold = self.table.get("threshold")
-        if (given := self.table.get("label")) is None:
-            return None if threshold is None else _refuse("threshold goes with label")
-        given = given if isinstance(given, dict) else {"value": given}
-        _check_keys(given, ("value", "good", "bad"), "label")
-        good, bad = (
-            _string(given.get(key, one), f"label.{key}") for key, one in (("good", "1"), ("bad", "0"))
-        )
-        if len(strings) != 1 or good == bad or "value" not in given:
-            _refuse("label is of one string, and has a value, one for good and one for bad")
-        number, source = threshold, None
-        if isinstance(threshold, dict):
-            _check_keys(threshold, ("from",), "threshold")
-            number, source = None, _string(threshold.get("from"), "threshold.from")
-        elif not _is_number(threshold):
-            _refuse('threshold has to be a number, or {from = "*train*"}, files that it is chosen on')
-        return Label(_template(given["value"], "label.value"), good, bad, number, source)
-
-    def value(self, strings: Mapping[str, Text]) -> Value | None:
-        if "value" not in self.table:
-            return None
-        given = self.part("value")
-        _check_keys(given, ("column", "against", "correlation"), "value")
-        if not {"column", "against"} <= given.keys():
-            _refuse("value has column, the number of an item, and against, a formula of scores")
-        correlation = given.get("correlation", "spearman")
-        if correlation not in ("spearman", "pearson"):
-            _refuse("value.correlation has to be spearman or pearson")
-        against = _string(given["against"], "value.against")
-        try:
-            Formula.parse(against, tuple(strings), number=True)
-        except PdtoolsError as error:
-            _refuse(f"value.against: {error}")
-        column = _string(given["column"], "value.column")
-        return Value(_template(_column(column), "value.column"), against, correlation)
-
-    def scores(self, predictions: Mapping[str, str]) -> dict[str, Score]:
-        given = self.part("scores")
-        _check_keys(given, tuple(predictions), "scores: of predictions")
-        return {name: _score(given.get(name, "sum"), f"scores.{name}") for name in predictions}
-
-    def levels(self) -> dict[str, Template]:
-        given = self.part("levels")
-        for name in given:
-            _check_name(name, f"levels.{name}", "a level")
-            if name in _TAKEN:
-                reason = "a level cannot be called that, as a column of the results is"
-                _refuse(f"levels.{name}: {reason}: another name is needed, such as my_{name}")
-        plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
-            "file": "{file}"
-        }
-        return {name: _template(each, f"levels.{name}") for name, each in plain.items()}
-
-    def flags(self) -> dict[str, tuple[str, ...]]:
-        found = {}
-        for name, given in self.part("levels").items():
-            if isinstance(given, dict):
-                _check_keys(given, ("flags",), f"levels.{name}")
-                found[name] = _strings(given.get("flags"), f"levels.{name}.flags")
-        return found
-
-    def chance(self, predictions: Mapping[str, str]) -> dict[str, float]:
-        given = self.part("chance")
-        _check_keys(given, tuple(predictions), "chance: of predictions")
-        for name, share in given.items():
-            if type(share) not in (int, float) or not 0 <= share <= 1:
-                _refuse(f"chance.{name} has to be a number from 0 to 1")
-        return {name: float(share) for name, share in given.items()}
+    return check
 
 
-def _score(given: Any, where: str) -> Score:
-    if isinstance(given, dict) and [*given] == ["slln"] and _is_number(given["slln"], 0, _LARGEST_POWER):
-        return Score("slln", float(given["slln"]))
-    if given not in SCORES or given == "slln":
-        known = ", ".join(SCORES[:-1])
-        power = f"tokens to this power, from 0 to {_LARGEST_POWER}"
-        _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, {power}")
-    return Score(given)
+def _number(low: float, high: float, called: str, kinds: tuple[type, ...] = (int, float)) -> Kind:
+    def check(given: Any, where: str) -> Any:
+        is_number = type(given) in kinds and low <= given <= high
+        return given if is_number else _refuse(f"{where} has to be {called}")
+
+    return check
 
 
-def _check_name(name: str, where: str, what: str) -> None:
-    if not _NAME.fullmatch(name):
-        _refuse(f"{where}: {what} is called by a letter, and letters, digits and _ after it")
+def _one_of(known: Collection[str]) -> Kind:
+    def check(given: Any, where: str) -> str:
+        is_known = isinstance(given, str) and given in known
+        return given if is_known else _refuse(f"{where} has to be one of {', '.join(known)}")
+
+    return check
 
 
-def _is_number(given: Any, low: float = -_LARGEST, high: float = _LARGEST) -> bool:
-    return type(given) in (int, float) and low <= given <= high
+def _table(kinds: Mapping[str, Kind], needed: Sequence[str] = ()) -> Kind:
+    """A table with these keys, some of which it needs."""
+
+    def check(given: Any, where: str) -> dict[str, Any]:
+        given = _any_table(given, where)
+        if unknown := next((key for key in given if key not in kinds), None):
+            _refuse(f"{where or 'a benchmark'} has no {unknown!r} (known: {', '.join(kinds)})")
+        if missing := [key for key in needed if key not in given]:
+            _refuse(f"{where} has to say {' and '.join(missing)}")
+        return {key: kinds[key](value, f"{where}.{key}" if where else key) for key, value in given.items()}
+
+    return check
+
+
+def _each(kind: Kind) -> Kind:
+    """A table with any keys."""
+
+    def check(given: Any, where: str) -> dict[str, Any]:
+        return {key: kind(value, f"{where}.{key}") for key, value in _any_table(given, where).items()}
+
+    return check
+
+
+_string, _flag = _plain(str, "a string"), _plain(bool, "true or false")
+_any_table = _plain(dict, "a table")
+
+
+def _strings(given: Any, where: str) -> tuple[str, ...]:
+    every = [given] if isinstance(given, str) else given
+    if not isinstance(every, (list, tuple)) or not all(isinstance(each, str) for each in every):
+        _refuse(f"{where} has to be a list of strings")
+    return tuple(every)
 
 
 def _template(given: Any, where: str) -> Template:
     try:
         return Template.parse(_string(given, where))
     except PdtoolsError as error:
-        _refuse(f"{where}: {error}" if not str(error).startswith(where) else str(error))
+        _refuse(str(error) if str(error).startswith(where) else f"{where}: {error}")
 
 
 def _templates(given: Any, where: str) -> tuple[Template, ...]:
-    several = (given,) if isinstance(given, str) else _strings(given, where)
-    return tuple(_template(each, where) for each in several)
+    return tuple(_template(each, where) for each in _strings(given, where))
 
 
-def _check_keys(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    if unknown := next((key for key in given if key not in known), None):
-        _refuse(f"{what} has no {unknown!r} (known: {', '.join(known)})")
+def _expression(given: Any, where: str) -> str:
+    """The path's regular expression."""
+    try:
+        re.compile(_string(given, where))
+    except (re.error, OverflowError, RecursionError) as error:
+        _refuse(f"{where} is no regular expression: {error}")
+    return str(given)
 
 
-def _string(given: Any, where: str) -> str:
-    if not isinstance(given, str):
-        _refuse(f"{where} has to be a string")
-    return given
+def _score(given: Any, where: str) -> Score:
+    if isinstance(given, dict) and [*given] == ["slln"] and _is_power(given["slln"]):
+        return Score("slln", float(given["slln"]))
+    if given not in SCORES or given == "slln":
+        power = f"tokens to this power, from 0 to {_LARGEST_POWER}"
+        _refuse(f"{where} has to be one of {', '.join(SCORES[:-1])}, or {{slln = 0.8}}, {power}")
+    return Score(given)
 
 
-def _strings(given: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
-        _refuse(f"{where} has to be a list of strings")
-    return tuple(given)
+def _is_power(given: Any) -> bool:
+    return type(given) in (int, float) and 0 <= given <= _LARGEST_POWER
+
+
+def _rows(given: Any, where: str) -> Rows:
+    known = {"every": _EVERY, "by": _template, "role": _template, "as": _strings}
+    given = _any_table(given, where)
+    found = _table(known)({key: value for key, value in given.items() if key in known}, where)
+    roles = _each(_string)({key: value for key, value in given.items() if key not in known}, where)
+    names = found.pop("as", None)
+    if ("every" in found) == ("by" in found):
+        _refuse("rows has either every, a number of rows, or by, a template of what they share")
+    if ("role" in found) == (names is not None):
+        _refuse("rows has either as, the rows' names in their order, or role, a template of what a row is")
+    if names is not None:
+        if roles or len({*names}) != found.get("every"):
+            _refuse("rows.as has a name for each of rows.every rows, and nothing beside it")
+        roles = dict.fromkeys(names, "")
+    elif len({*roles.values()}) < max(2, len(roles), found.get("every", 0)):
+        _refuse('rows.role goes with a name for each value of it: good = "True", bad = "False"')
+    return Rows(roles, **found)
+
+
+def _text(given: Any, where: str) -> Text:
+    if isinstance(given, str):
+        return Text(_template(given, where))
+    if not isinstance(given, dict):
+        _refuse(f"{where} has to be a template, or a table of context and text")
+    kinds = {"context": _template, "text": _template, "blank": _string}
+    return Text(**_table(kinds, ["context", "text"])(given, where))
+
+
+def _options(given: Any, where: str) -> Options:
+    kinds: dict[str, Kind] = {
+        "texts": _templates,
+        "right": lambda right, where: right if type(right) is int else _template(right, where),
+        "context": _template,
+        "blank": _string,
+        "labels": _templates,
+        "missing": _flag,
+    }
+    return Options(**_table(kinds, ["texts", "right"])(given, where))
+
+
+def _level(given: Any, where: str) -> Template | tuple[str, ...]:
+    """The template of a level, or the columns of flags."""
+    if not isinstance(given, dict):
+        return _template(given, where)
+    return tuple(_table({"flags": _strings}, ["flags"])(given, where)["flags"])
+
+
+def _label(given: Any, where: str) -> Label:
+    given = given if isinstance(given, dict) else {"value": given}
+    kinds = {"value": _template, "good": _string, "bad": _string}
+    return Label(**_table(kinds, ["value"])(given, where))
+
+
+def _threshold(given: Any, where: str) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return {"source": _table({"from": _string}, ["from"])(given, where)["from"]}
+    called = 'a number, or {from = "*train*"}, files that it is chosen on'
+    return {"threshold": _number(-_LARGEST, _LARGEST, called)(given, where)}
+
+
+def _value(given: Any, where: str) -> Value:
+    kinds: dict[str, Kind] = {
+        "column": lambda column, where: _template(_column(_string(column, where)), where),
+        "against": _string,
+        "correlation": _one_of(["spearman", "pearson"]),
+    }
+    return Value(**_table(kinds, ["column", "against"])(given, where))
+
+
+_EVERY = _number(2, _LARGEST, "a number from 2 on", (int,))
+_SKIPPED = _number(0, _MOST_SKIPPED, f"a number of lines, from 0 to {_MOST_SKIPPED:,}", (int,))
+_FORM = {"kind": _one_of(KINDS), "delimiter": _string, "quote": _flag, "header": _flag, "skip": _SKIPPED}
+_PARTS: dict[str, Kind] = {
+    **dict.fromkeys(_ABOUT, _string),
+    "files": _strings,
+    "path": _expression,
+    "form": _table(_FORM),
+    "reader": _one_of(READERS),
+    "rows": _rows,
+    "strings": _each(_text),
+    "options": _options,
+    "predictions": _each(_string),
+    "scores": _each(_score),
+    "levels": _each(_level),
+    "chance": _each(_number(0, 1, "a number from 0 to 1")),
+    "label": _label,
+    "threshold": _threshold,
+    "value": _value,
+    "published": _any_table,
+    "suites": _flag,
+}
+
+
+# --- what the parts are together --------------------------------------------------------------
+
+
+def _benchmark(table: Mapping[str, Any], name: str) -> Benchmark:
+    parts = _table(_PARTS)(table, "")
+    about = {key: parts.pop(key) for key in _ABOUT if key in parts}
+    if parts.get("suites"):
+        if other := next((key for key in parts if key not in ("files", "published", "suites")), None):
+            _refuse(f"a benchmark of suites has no {other!r}")
+        return Benchmark(name=name, about=about, **parts)
+    strings, options = parts.setdefault("strings", {}), parts.get("options")
+    if not strings and options is None:
+        _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
+    for string in strings:
+        if string in (RIGHT, OTHERS, "max", "min") or string.startswith(option_name(0)[:-1]):
+            reason = "a string cannot be called that, which formulas have in another sense"
+            _refuse(f"strings.{string}: {reason}")
+        _check_name(string, f"strings.{string}: a string")
+    if len(parts.get("form", {}).get("delimiter", ",")) != 1:
+        _refuse("form.delimiter has to be one character")
+    parts["label"] = _labelled(parts)
+    parts["predictions"] = predictions = _predictions(parts)
+    for key in ("scores", "chance"):
+        if other := next((name for name in parts.get(key, ()) if name not in predictions), None):
+            _refuse(f"{key}: of predictions has no {other!r} (known: {', '.join(predictions)})")
+    parts["scores"] = {each: parts.get("scores", {}).get(each, Score()) for each in predictions}
+    levels = parts.pop("levels", {})
+    for level in levels:
+        _check_name(level, f"levels.{level}: a level")
+        if level in _TAKEN:
+            reason = "a level cannot be called that, as a column of the results is"
+            _refuse(f"levels.{level}: {reason}: another name is needed, such as my_{level}")
+    flags = {level: of for level, of in levels.items() if isinstance(of, tuple)}
+    named = {level: of for level, of in levels.items() if level not in flags}
+    kept = {key: each for key, each in table.items() if key not in (*_ABOUT, "published")}
+    return Benchmark(
+        name=name,
+        about=about,
+        levels=named or {"file": Template.parse("{file}")},
+        flags=flags,
+        digest=_digest(kept),
+        **parts,
+    )
+
+
+def _labelled(parts: dict[str, Any]) -> Label | None:
+    label: Label | None = parts.get("label")
+    threshold = parts.pop("threshold", None)
+    if (label is None) != (threshold is None):
+        _refuse(
+            'label and threshold go together: a number, or {from = "*train*"}, files that it is chosen on'
+        )
+    if label is None:
+        return None
+    if len(parts["strings"]) != 1 or label.good == label.bad:
+        _refuse("label is of one string, and has a value, one for good and one for bad")
+    return replace(label, **threshold)
+
+
+def _predictions(parts: Mapping[str, Any]) -> dict[str, str]:
+    """The formulas, the main one first; of labels or numbers one number."""
+    strings, options = tuple(parts["strings"]), parts.get("options")
+    label, value = parts["label"], parts.get("value")
+    if label is not None or value is not None:
+        if label is not None and value is not None:
+            _refuse("either label or value")
+        if {"predictions", "options", "chance"} & parts.keys():
+            _refuse("label and value go without predictions, options and chance")
+        formula = strings[0] if value is None else value.against
+        _check_formula(formula, strings, 0, "value.against", number=True)
+        return {"main": formula}
+    given = parts.get("predictions")
+    if not given and options is not None:
+        given = {"main": RIGHT_IS_HIGHEST}
+    elif not given and {*strings} >= {"good", "bad"}:
+        given = {"main": "good > bad"}
+    if not given:
+        _refuse('no predictions: [predictions] has formulas such as main = "good > bad"')
+    several = 0 if options is None else len(options.texts)
+    for name, formula in given.items():
+        for n in (2, 3) if several == 1 else (several,):  # the number of options in a list is not known
+            _check_formula(formula, strings, n, f"predictions.{name}")
+    return {name: given[name] for name in sorted(given, key=lambda name: name != "main")}  # a stable order
+
+
+def _check_formula(
+    formula: str, strings: tuple[str, ...], options: int, where: str, *, number: bool = False
+) -> None:
+    try:
+        formula_of(formula, strings, 0 if options else None, options, number=number)
+    except PdtoolsError as error:
+        _refuse(f"{where}: {error}")
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.fullmatch(name):
+        _refuse(f"{what} is called by a letter, and letters, digits and _ after it")
 
 
 def _digest(table: Mapping[str, Any]) -> str:
-    return hashlib.sha256(
-        json.dumps(table, sort_keys=True, default=str).encode(errors="surrogatepass")
-    ).hexdigest()
+    text = json.dumps(table, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -101,9 +101,9 @@ class JudgedLabels(JudgedItems):
         outcome: Outcome = "right" if (score > self._threshold) == label else "wrong"
         yield MAIN, (outcome, None, None), (score, label)
 
-    def results(self, scorer: dict[str, Any]) -> Results:
+    def results(self, model: dict[str, Any]) -> Results:
         """See :class:`JudgedItems`: ``mcc`` and ``auc`` too, for all items and by finest group."""
-        results = super().results(scorer)
+        results = super().results(model)
         levels = sorted({levels for levels, _, _ in self._found}, key=self.items.named)
         of_groups = {
             self.items.named(group): self._scores([each for each in self._found if each[0] == group])
@@ -155,9 +155,9 @@ class JudgedValues(JudgedItems):
         self._found.append((item.levels, found, item.value))
         yield MAIN, (None, None, None), (found, item.value)
 
-    def results(self, scorer: dict[str, Any]) -> Results:
+    def results(self, model: dict[str, Any]) -> Results:
         """See :class:`JudgedItems`: correlations, overall and by finest group."""
-        results = super().results(scorer)
+        results = super().results(model)
         groups: dict[str, list[tuple[float, float]]] = {}
         for levels, found, value in self._found:
             groups.setdefault(self.items.named(levels), []).append((found, value))

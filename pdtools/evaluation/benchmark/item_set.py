@@ -33,15 +33,6 @@ class Score:
     alpha: float = 1.0
 
     @property
-    def described(self) -> str:
-        """The score in words."""
-        if self.kind == "sum":
-            return "log-probability"
-        if self.kind == "slln":
-            return f"log-probability over tokens to the power of {self.alpha:g}"
-        return f"log-probability {self.kind.replace('_', ' ')}"
-
-    @property
     def bits(self) -> float:
         """Bits in the unit of this score."""
         return 1.0 if self.kind == "surprisal" else 1 / math.log(2)
@@ -98,7 +89,7 @@ class String:
 
     @property
     def asked(self) -> str | Sentence | Beginning:
-        """The string, or its beginning, as a scorer is given it."""
+        """The string, or its beginning, as a model is given it."""
         given = self.text if self.words is None else self.words
         if self.needed is None:
             return given
@@ -213,7 +204,9 @@ class ItemSet:
 
     def named(self, levels: Sequence[str | None]) -> str:
         """The name of a finest group."""
-        return levels[-1] or _NONE if self.nested else " / ".join(each or _NONE for each in levels)
+        return " / ".join(
+            _NONE if each is None else each for each in (levels[-1:] if self.nested else levels)
+        )
 
     def groups(self, levels: Sequence[str | None]) -> list[str | None]:
         """The cells of ``columns``."""

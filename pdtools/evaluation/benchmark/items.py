@@ -6,8 +6,8 @@ import contextlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -16,48 +16,15 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
-from pdtools.evaluation.benchmark.record import record_of
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
+from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
 from pdtools.files import is_stream
 from pdtools.files.sheets import cell_text
 
 _YES, _NO = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0", "")
+_CORRELATIONS = {"spearman": "Spearman's ρ", "pearson": "Pearson's r"}
 _INDEX = re.compile(r"([0-9]{1,9})(\.0+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadItem(Item):
-    """An item, and what its file says of it.
-
-    Attributes:
-        file: its file.
-        right: the index of the right option; None: there are no options.
-        options: number of options.
-        is_doubtful: whether the index of the right option is also the text of another one.
-    """
-
-    file: str = ""
-    right: int | None = None
-    options: int = 0
-    is_doubtful: bool = False
-
-
-@dataclass(slots=True)
-class FileCounts:
-    """Counts of a file's items, of items whose strings are all the same, and of repeated items."""
-
-    items: int = 0
-    identical: int = 0
-    repeated: int = 0
-
-    def add(self, strings: list[String], seen: set[int]) -> None:
-        """Count one more item, and add its hash to the seen ones."""
-        self.items += 1
-        self.identical += len({*strings}) == 1 < len(strings)
-        mark = hash(tuple(strings))
-        self.repeated += mark in seen
-        seen.add(mark)
 
 
 class Items(ItemSet):
@@ -72,7 +39,8 @@ class Items(ItemSet):
 
     Attributes:
         benchmark: their definition.
-        by_file: counts for each file, by its path.
+        by_file: for each file, by its path, the number of its items, of those whose strings are all the same
+            (``identical``), and of those that repeat earlier ones (``repeated``).
 
     Raises:
         InputError: for a missing source, one without items, or a row that makes no item.
@@ -94,27 +62,31 @@ class Items(ItemSet):
         ):
             reason = f"no files to choose a threshold on ({benchmark.label.source})"
             raise InputError(reason, file=source)
-        self._kept: list[ReadItem] | None = [] if is_stream(source) else None  # a stream cannot be read again
-        self.by_file: dict[str, FileCounts] = {}
+        self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
+        self.by_file: dict[str, dict[str, int]] = {}
         notes: list[str] = []
         groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
-        options, chance, total, doubtful = 0, 0.0, 0, 0
-        for item in self._within_limit(self._read(notes)):
+        options, chance, total, doubtful = 0, 0.0, 0, Counter[str]()
+        for file, item in self._within_limit(self._read(notes, doubtful)):
             total += 1
-            if item.file not in self.by_file:
+            strings = [*item.strings.values()]
+            if file not in self.by_file:
                 there.clear()
-            self.by_file.setdefault(item.file, FileCounts()).add([*item.strings.values()], there)
+            counts = self.by_file.setdefault(file, {"items": 0, "identical": 0, "repeated": 0})
+            counts["items"] += 1
+            counts["identical"] += len({*strings}) == 1 < len(strings)
+            mark = hash(tuple(strings))
+            counts["repeated"] += mark in there
+            there.add(mark)
             if not item.trains:
-                first = groups.setdefault(item.levels, item.file)
-                if first != item.file and not benchmark.names_levels:
+                first = groups.setdefault(item.levels, file)
+                if first != file and not benchmark.names_levels:
                     hint = "name one of them, or levels that tell them apart, such as {dir}"
-                    raise InputError(
-                        f"two files of one name: {first} and {item.file}", file=source, hint=hint
-                    )
-            options = max(options, item.options)
-            chance += 1 / item.options if item.options else 0.0
-            doubtful += item.is_doubtful
+                    raise InputError(f"two files of one name: {first} and {file}", file=source, hint=hint)
+            if (several := len(strings) - len(benchmark.strings)) > 0:
+                options = max(options, several)
+                chance += 1 / several
             if self._kept is not None:
                 self._kept.append(item)
         if not groups:
@@ -135,40 +107,89 @@ class Items(ItemSet):
         if benchmark.options is not None and options < len(benchmark.options.texts):
             written = len(benchmark.options.texts)
             notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
-        if doubtful:
+        if doubtful["options"]:
             notes.append(
-                f"{doubtful} items: the right option's index (from 0) is also another option's text;"
-                " if the text is meant, options.labels has to be what options.texts is"
+                f"{doubtful['options']} items: the right option's index (from 0) is also another option's"
+                " text; if the text is meant, options.labels has to be what options.texts is"
             )
         self.notes = notes
-        of_files = [*self.by_file.values()]
         self.counts = {
-            "identical": sum(each.identical for each in of_files),
-            "repeated": sum(each.repeated for each in of_files),
-            "files": {path: asdict(each) for path, each in self.by_file.items()},
+            **{name: sum(of[name] for of in self.by_file.values()) for name in ("identical", "repeated")},
+            "files": self.by_file,
         }
         by_options = chance / total if benchmark.options is not None else None
-        self.record = record_of(self, benchmark.chance.get(next(iter(benchmark.predictions)), by_options))
+        self.record = _record(self, benchmark.chance.get(next(iter(benchmark.predictions)), by_options))
 
     def refused(self, reason: str) -> InputError:
         """An error with the reason why the benchmark cannot be evaluated."""
         return InputError(reason, file=self._files[0].name)
 
-    def __iter__(self) -> Iterator[ReadItem]:
+    def __iter__(self) -> Iterator[Item]:
         """The items, in the order of file names and rows."""
-        return iter(self._kept) if self._kept else self._within_limit(self._read())
+        return iter(self._kept or (item for _, item in self._within_limit(self._read())))
 
-    def _within_limit(self, items: Iterator[ReadItem]) -> Iterator[ReadItem]:
+    def _within_limit(self, items: Iterator[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
         """The first ``limit`` items of each group, after all that a threshold is chosen on."""
         taken: Counter[tuple[str | None, ...]] = Counter()
-        for item in items:
+        for file, item in items:
             taken[item.levels] += not item.trains
             if self.limit is None or taken[item.levels] <= self.limit:
-                yield item
+                yield file, item
 
-    def _read(self, notes: list[str] | None = None) -> Iterator[ReadItem]:
+    def _read(
+        self, notes: list[str] | None = None, doubtful: Counter[str] | None = None
+    ) -> Iterator[tuple[str, Item]]:
+        """Every item with its file; doubts about files and items are added to the arguments."""
         rows = (row for file in self._files for row in items_of(file, self.benchmark, notes))
-        return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
+        for number, row in enumerate(rows, start=1):
+            yield row.file, _item(row, number, self.benchmark, doubtful)
+
+
+def _record(items: Items, chance: float | None) -> Evaluation:
+    """The record of a benchmark whose items are right or wrong, or have a label, or a number.
+
+    Args:
+        chance: the share of right items by guessing; None: not known.
+    """
+    title = items.title
+    return Evaluation(
+        name=items.task,
+        title=title,
+        in_text=title,
+        printer="pdtools.report.evaluations:print_benchmark",
+        read={"scores.overall": SCORE, "scores.margin_bits.overall": SCORE},
+        may_be_missing="scores.",
+        outcomes=None
+        if items.value is not None
+        else Outcomes(
+            score=f"{title}, accuracy (%)",
+            counted="items",
+            key=(items.unit, "item", "prediction"),
+            content=("formula",),
+            unit=items.unit,
+            levels=items.levels,
+            over_items=items.crossing,
+            chance=chance,
+            margin=None if items.label or items.value else f"{title}, margin (bits)",
+        ),
+        scores=None if items.label is None and items.value is None else _main_scores(items),
+    )
+
+
+def _main_scores(items: Items) -> Callable[[Document], MainScores]:
+    """Main scores besides shares of items: Matthews' correlation for labels, a correlation for numbers."""
+    title, value = items.title, items.value
+    if value is not None:
+        names = {"overall": f"{title}, {_CORRELATIONS[value.correlation]} (%)"}
+    else:
+        names = {"overall": f"{title}, accuracy (%)", "mcc": f"{title}, MCC (%)", "auc": f"{title}, AUC (%)"}
+
+    def scores(document: Document) -> MainScores:
+        over = (f"{document['counts']['items_scored']} items",)
+        found = {label: document["scores"].get(name) for name, label in names.items()}
+        return {label: (None if score is None else 100 * score, over) for label, score in found.items()}
+
+    return scores
 
 
 def _crossing(names: Sequence[str], groups: Collection[tuple[str | None, ...]]) -> tuple[str, ...]:
@@ -211,30 +232,25 @@ def _begins_with_an_item(file: DataFile, benchmark: Benchmark) -> bool:
     return False
 
 
-def _item(row: Row, number: int, benchmark: Benchmark) -> ReadItem:
+def _item(row: Row, number: int, benchmark: Benchmark, doubtful: Counter[str] | None = None) -> Item:
     strings = {
         name: _string(write(of.text, row), None if of.context is None else write(of.context, row), of.blank)
         for name, of in benchmark.strings.items()
     }
-    right, is_doubtful = None, False
-    if benchmark.options is not None:
-        texts, right, is_doubtful = _options(row, benchmark.options)
-        context = None if benchmark.options.context is None else write(benchmark.options.context, row)
-        strings |= {
-            option_name(i): _string(text, context, benchmark.options.blank) for i, text in enumerate(texts)
-        }
-    levels = tuple(write(level, row) or None for level in benchmark.levels.values())
-    options = len(strings) - len(benchmark.strings)
-    return ReadItem(
+    texts: list[str] = []
+    right = None
+    if (options := benchmark.options) is not None:
+        texts, right, is_doubtful = _options(row, options)
+        if doubtful is not None:
+            doubtful["options"] += is_doubtful
+        context = None if options.context is None else write(options.context, row)
+        strings |= {option_name(i): _string(text, context, options.blank) for i, text in enumerate(texts)}
+    return Item(
         name=str(number),
-        file=row.file,
         strings=strings,
-        formulas=benchmark.formulas(right, options),
-        levels=levels,
+        formulas=benchmark.formulas(right, len(texts)),
+        levels=tuple(write(level, row) or None for level in benchmark.levels.values()),
         flags=tuple(_flags(row, columns) for columns in benchmark.flags.values()),
-        right=right,
-        options=options,
-        is_doubtful=is_doubtful,
         label=None if benchmark.label is None else _label(row, benchmark.label),
         value=None if benchmark.value is None else _value(row, benchmark.value),
         trains=_trains(row.file, benchmark),
@@ -268,7 +284,7 @@ def _label(row: Row, label: Label) -> bool:
 
 
 def _value(row: Row, value: Value) -> float:
-    text = write(value.value, row)
+    text = write(value.column, row)
     try:
         number = float(text)
     except ValueError:

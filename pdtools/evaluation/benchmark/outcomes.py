@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,7 +127,7 @@ def _part_in_regions(string: String, score: SentenceScore, rows: TokenRows) -> P
     from pdtools.search.spans import read_spans
 
     if score.text != string.text:
-        raise PdtoolsError(f"the scorer changed the sentence {string.text!r} into {score.text!r}")
+        raise PdtoolsError(f"the model changed the sentence {string.text!r} into {score.text!r}")
     read = read_spans(score, string.spans, "visible")
     taken: list[TokenRows] = [[] for _ in string.regions]
     for region, row in zip(read.span.tolist(), read.rows.tolist(), strict=True):
@@ -226,7 +226,6 @@ class Tally:
 
 Tallies = Mapping[tuple[str | None, ...], Tally]
 """Tallies by the groups of all levels, the finest last."""
-_Mean = Callable[[Tally], "float | None"]
 
 
 def scores_of(tallies: Mapping[str, Tallies], items: ItemSet) -> dict[str, Any]:
@@ -244,55 +243,52 @@ def scores_of(tallies: Mapping[str, Tallies], items: ItemSet) -> dict[str, Any]:
     main = next(iter(tallies.values()))
     scores: dict[str, Any] = {
         "overall": None,
-        "mean_of_items": _over_items(_counted(main, items), lambda tally: tally.share),
-        "by_prediction": {
-            name: _overall(_counted(of, items), lambda tally: tally.share) for name, of in tallies.items()
-        },
-        **_means(main, items, lambda tally: tally.share),
+        "mean_of_items": _total(_counted(main, items).values()).share,
+        "by_prediction": {name: _mean(_counted(of, items).values(), "share") for name, of in tallies.items()},
+        **_means(main, items, "share"),
     }
     if any(tally.margins for tally in main.values()):
-        scores[MARGIN] = _means(main, items, lambda tally: tally.margin)
+        scores[MARGIN] = _means(main, items, "margin")
     return {**scores, **items.further_scores(scores, tallies)}
 
 
-def _means(main: Tallies, items: ItemSet, of: _Mean) -> dict[str, Any]:
+def _means(main: Tallies, items: ItemSet, of: Literal["share", "margin"]) -> dict[str, Any]:
     """Means of shares or margins: overall, and by the groups of each level."""
     counted = _counted(main, items)
-    found: dict[str, Any] = {"overall": _overall(counted, of)}
+    found: dict[str, Any] = {"overall": _mean(counted.values(), of)}
     for level in items.levels:
         at = items.names.index(level)
-        groups: dict[str, dict[tuple[str | None, ...], Tally]] = {}
+        groups: dict[str, list[Tally]] = {}
         for key, tally in counted.items():
             if (group := key[at]) is not None:
-                groups.setdefault(group, {})[key] = tally
-        over = _over_items if level in items.crossing else _overall
-        found[f"by_{level}"] = {group: over(groups[group], of) for group in sorted(groups)}
-    found[f"by_{items.unit}"] = {items.named(key): of(main[key]) for key in _ordered(main)}
+                groups.setdefault(group, []).append(tally)
+        crosses = level in items.crossing
+        found[f"by_{level}"] = {
+            name: getattr(_total(groups[name]), of) if crosses else _mean(groups[name], of)
+            for name in sorted(groups)
+        }
+    found[f"by_{items.unit}"] = {items.named(key): getattr(main[key], of) for key in _ordered(main)}
     return found
 
 
 def _counted(tallies: Tallies, items: ItemSet) -> Tallies:
-    return {key: tally for key, tally in tallies.items() if items.named(key) not in items.outside}
+    """The groups that count in means, in order."""
+    return {key: tallies[key] for key in _ordered(tallies) if items.named(key) not in items.outside}
 
 
-def _overall(tallies: Tallies, of: _Mean) -> float | None:
-    found = (of(tallies[key]) for key in _ordered(tallies))
-    return mean([each for each in found if each is not None])
+def _mean(tallies: Iterable[Tally], of: str) -> float | None:
+    """The unweighted mean of groups that have a share, or a margin."""
+    return mean([value for tally in tallies if (value := getattr(tally, of)) is not None])
 
 
-def _over_items(tallies: Tallies, of: _Mean) -> float | None:
-    names = ("right", "scored", "bits", "margins")
-    sums = {name: sum(getattr(each, name) for each in tallies.values()) for name in names}
-    return of(Tally(**sums))
+def _total(tallies: Iterable[Tally]) -> Tally:
+    """The counts of several groups together."""
+    every, names = list(tallies), ("items", "scored", "right", "ties", "bits", "margins")
+    return Tally(**{name: sum(getattr(each, name) for each in every) for name in names})
 
 
 def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
     return sorted(tallies, key=lambda key: [level or "" for level in reversed(key)])
-
-
-def is_right(outcome: Outcome | None) -> bool | None:
-    """True if an outcome counts as right, which ties do not; None if there is no score."""
-    return None if outcome in (None, "unscorable") else outcome == "right"
 
 
 class JudgedItems:
@@ -422,12 +418,17 @@ class JudgedItems:
         for name, (outcome, margin, reason), more in self.judged(item, parts):
             if searched is not None or not self.tokens:
                 margin = None  # a search that is as wide as the decision needs it says little of the amount
-            self.tally(name, item, outcome, margin)
+            tallies = self.tallies.setdefault(name, {})
+            tallies.setdefault(item.levels, Tally()).add(outcome, margin)
+            if numbers[name] == 1:
+                for by_flag, flags in zip(self.by_flag.values(), item.flags, strict=True):
+                    for flag in flags:
+                        by_flag.setdefault(flag, Tally()).add(outcome)
             yield (
                 *groups,
                 *map(list, item.flags),
                 *(item.name, numbers[name], item.formulas[name].text),
-                *(outcome, is_right(outcome), margin),
+                *(outcome, None if outcome in (None, "unscorable") else outcome == "right", margin),
                 *Width.of(searched),
                 reason,
                 *more,
@@ -451,16 +452,6 @@ class JudgedItems:
                 about = (span.tokens, span.bits, span.surprisals, known[1], None if has_score else missing)
                 yield (unit, item.name, role, *place, known[0], *about)
 
-    def tally(
-        self, prediction: str, item: Item, outcome: Outcome | None, margin: float | None = None
-    ) -> None:
-        """Count the outcome of a prediction about an item."""
-        self.tallies.setdefault(prediction, {}).setdefault(item.levels, Tally()).add(outcome, margin)
-        if prediction == next(iter(item.formulas)):
-            for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
-                for flag in flags:
-                    tallies.setdefault(flag, Tally()).add(outcome)
-
     def judged(
         self, item: Item, parts: Parts
     ) -> Iterator[tuple[str, tuple[Outcome | None, float | None, str | None], tuple[Any, ...]]]:
@@ -469,27 +460,22 @@ class JudgedItems:
             if name not in self.excluded:
                 yield name, judge(formula, self.items.score(name), item.strings, parts), ()
 
-    def results(self, scorer: dict[str, Any]) -> Results:
-        """The results of all items."""
+    def results(self, model: dict[str, Any]) -> Results:
+        """The results of all items, with the settings of the model."""
         items = self.items
         main = next(iter(self.tallies.values()))
-        n, scored, ties = (
-            sum(getattr(each, name) for each in main.values()) for name in ("items", "scored", "ties")
-        )
+        total = _total(main.values())
         counts = {
-            "items": n,
-            "items_scored": scored,
-            "items_unscorable": n - scored,
-            "ties": ties,
+            "items": total.items,
+            "items_scored": total.scored,
+            "items_unscorable": total.items - total.scored,
+            "ties": total.ties,
             "strings": self.strings,
             "strings_unscorable": self.unscorable,
             "strings_with_unknown_words": self.with_unknown,
             **items.counts,
             f"by_{items.unit}": {items.named(key): main[key].counts for key in _ordered(main)},
-            **{
-                f"by_{level}": {flag: tallies[flag].counts for flag in sorted(tallies)}
-                for level, tallies in self.by_flag.items()
-            },
+            **self._by_flag(lambda tally: tally.counts),
             **self.dropped.as_count("dropped"),
         }
         taken = [name for name in items.predictions if name not in self.excluded]
@@ -502,16 +488,15 @@ class JudgedItems:
             **items.settings,
             "limit": items.limit,
             **({"notes": items.notes} if items.notes else {}),
-            "scorer": scorer,
+            "scorer": model,
         }
+        scores = scores_of(self.tallies, items) | self._by_flag(lambda tally: tally.share)
         return Results(
-            scores=scores_of(self.tallies, items)
-            | {
-                f"by_{level}": {flag: tallies[flag].share for flag in sorted(tallies)}
-                for level, tallies in self.by_flag.items()
-            },
-            counts=counts,
-            settings=settings,
-            tables=self.tables,
-            record=items.record,
+            scores=scores, counts=counts, settings=settings, tables=self.tables, record=items.record
         )
+
+    def _by_flag(self, of: Callable[[Tally], Any]) -> dict[str, dict[str, Any]]:
+        return {
+            f"by_{level}": {flag: of(tallies[flag]) for flag in sorted(tallies)}
+            for level, tallies in self.by_flag.items()
+        }

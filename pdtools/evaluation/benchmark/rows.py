@@ -129,11 +129,9 @@ def items_of(file: DataFile, benchmark: Benchmark, notes: list[str] | None = Non
         )
         for line, cells in lines
     )
-    if benchmark.rows is None or benchmark.rows.every is None:
-        rows = (row for row in rows if row.cells)
-    if benchmark.rows is None:
-        return rows
-    return _after_each_other(rows, benchmark.rows) if benchmark.rows.every else _by_key(rows, benchmark.rows)
+    return (
+        (row for row in rows if row.cells) if benchmark.rows is None else _joined_rows(rows, benchmark.rows)
+    )
 
 
 def path_groups(file: DataFile, pattern: str) -> dict[str, str]:
@@ -161,45 +159,29 @@ def path_groups(file: DataFile, pattern: str) -> dict[str, str]:
     return dict(found)
 
 
-def _after_each_other(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
-    group: dict[str, Row] = {}
-    names = list(form.roles)
+def _joined_rows(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
+    """The rows of each item as one, as soon as all are there."""
+    names, size = list(form.roles), form.every or len(form.roles)
+    pending: dict[str, dict[str, Row]] = {}
+    number = 0
     for row in rows:
         if not row.cells:
-            if group:
+            if form.by is None and pending:
                 raise InputError("a blank line between the rows of an item", file=row.file, line=row.line)
             continue
-        name = names[len(group)] if form.role is None else _role(row, form)
-        if name in group:
-            raise InputError(f"a second {name} where the rows of an item end", file=row.file, line=row.line)
-        group[name] = row
-        if len(group) == form.every:
-            yield _joined(group)
-            group = {}
-    _check_none([group] if group else [], form)
-
-
-def _by_key(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
-    assert form.by is not None
-    pending: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        key, name = write(form.by, row), _role(row, form)
+        key = str(number // size + 1) if form.by is None else write(form.by, row)
+        name = names[number % size] if form.role is None else _role(row, form)
+        number += 1
         group = pending.setdefault(key, {})
         if name in group:
             raise InputError(f"a second {name} of the item {key}", file=row.file, line=row.line)
         group[name] = row
-        if len(group) == len(form.roles):
+        if len(group) == size:
             yield _joined(pending.pop(key))
-    _check_none(pending.values(), form)
-
-
-def _check_none(groups: Iterable[Mapping[str, Row]], form: Rows) -> None:
-    """Refuse items with missing rows."""
-    left = [*groups]
-    for group in left[:1]:
-        lacking = ", ".join(name for name in form.roles if name not in group)
+    for group in pending.values():
         first = next(iter(group.values()))
-        others = f", nor have {len(left) - 1} others theirs" if len(left) > 1 else ""
+        lacking = ", ".join(name for name in names if name not in group)
+        others = f", nor have {len(pending) - 1} others theirs" if len(pending) > 1 else ""
         raise InputError(f"an item without {lacking}{others}", file=first.file, line=first.line)
 
 

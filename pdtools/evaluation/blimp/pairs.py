@@ -1,53 +1,78 @@
-"""Minimal pairs, read from files as often as they are needed: there may be more than memory holds."""
+"""Minimal pairs as items: is the acceptable sentence the more probable one (Warstadt et al. 2020)?"""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
+from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import Kind, Source, check_kind, expand_inputs, held, read_lines
 from pdtools.files.json_input import parse_json, text_of
 from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.sheets import SHEETS
 from pdtools.files.source import ZipMember
-from pdtools.files.tables import unquoting
+from pdtools.files.tables import by_column, unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
-_PHENOMENON_NAMES = {"s-selection": "argument_structure"}
+_PHENOMENA = {"s-selection": "argument_structure"}
 
 _SENTENCES = ("sentence_good", "sentence_bad")
+_PREDICTIONS = {"main": "good > bad", "per_token": "good > bad"}
+_FORMULAS = {name: Formula.parse(of, ("good", "bad")) for name, of in _PREDICTIONS.items()}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
-    """A minimal pair.
+def pair_item(
+    good: str,
+    bad: str,
+    number: str,
+    *,
+    paradigm: str,
+    phenomenon: str | None = None,
+    field: str | None = None,
+) -> Item:
+    """A minimal pair as an item.
 
-    Attributes:
+    Args:
+        good, bad: the acceptable and the unacceptable sentence.
+        number: the ``pairID``; or else the number of the line.
         paradigm: the ``UID``; or else the name of the file.
         phenomenon: one of the paper's 12; None if not in the data.
         field: morphology, semantics, syntax or syntax_semantics; None if not in the data.
-        number: the ``pairID``; or else the number of the line.
-        good, bad: the acceptable and the unacceptable sentence.
+    """
+    strings = {"good": String(good), "bad": String(bad)}
+    return Item(number, strings, _FORMULAS, (field, phenomenon, paradigm))
+
+
+class PairItems(ItemSet):
+    """Minimal pairs, of :class:`PairFiles` or given as items.
+
+    ``overall`` is the unweighted mean of the paradigms (with paradigms of one size, as in BLiMP, and every
+    pair scored it is ``mean_of_items`` too); ``by_phenomenon`` and ``by_field`` are means of their paradigms.
+    The prediction ``per_token`` decides by the mean log-probability of a token instead of the total.
     """
 
-    paradigm: str
-    phenomenon: str | None
-    field: str | None
-    number: str
-    good: str
-    bad: str
+    task, title = "blimp", "BLiMP"
+    names = ("field", "phenomenon", "paradigm")
+    predictions: Mapping[str, str] = _PREDICTIONS
+    scores: Mapping[str, Score] = {"main": Score(), "per_token": Score("per_token")}
+    settings: Mapping[str, Any] = {
+        "decision": "total log-probability of the good sentence strictly greater; a tie is not right",
+        "text": "as in the data, written in the model's text style; final period and capitals kept",
+    }
 
+    def __init__(self, pairs: Iterable[Item]) -> None:
+        self._pairs = pairs
+        self.limit = pairs.limit if isinstance(pairs, PairFiles) else None
 
-class Pairs(Protocol):
-    """Minimal pairs that can be iterated over several times: a list, or :class:`PairFiles`."""
-
-    def __iter__(self) -> Iterator[Pair]: ...
+    def __iter__(self) -> Iterator[Item]:
+        """The pairs in order."""
+        return iter(self._pairs)
 
 
 class PairFiles:
@@ -71,31 +96,28 @@ class PairFiles:
             raise InputError(f"a {kind} table, not .jsonl or .tsv", file=source, hint=hint)
         check_kind(source, Kind.PAIRS)
         self._source = held(source)
-        seen: dict[str, set[str]] = defaultdict(set)
+        seen: dict[str | None, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
-            if pair.number in seen[pair.paradigm]:
-                raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
-            seen[pair.paradigm].add(pair.number)
+            paradigm = pair.levels[-1]
+            if pair.name in seen[paradigm]:
+                raise InputError(f"a second pair {pair.name} of {paradigm}", file=place, line=number)
+            seen[paradigm].add(pair.name)
         if not seen:
             raise InputError("no minimal pairs (.jsonl or .tsv files) in it", file=self._source)
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Item]:
         """The pairs, in the order of file names and lines."""
-        taken: Counter[str] = Counter()
+        taken: Counter[str | None] = Counter()
         for _, _, pair in self._read():
-            taken[pair.paradigm] += 1
-            if self.limit is None or taken[pair.paradigm] <= self.limit:
+            taken[pair.levels[-1]] += 1
+            if self.limit is None or taken[pair.levels[-1]] <= self.limit:
                 yield pair
 
-    def _read(self) -> Iterator[tuple[str, int, Pair]]:
+    def _read(self) -> Iterator[tuple[str, int, Item]]:
         """Every pair, with its file and line."""
+        groups: dict[str, tuple[str | None, str | None]] = {}  # a paradigm's groups are its first pair's
         for place, number, data in _records(self._source):
-            yield place, number, _pair(data, place, number)
-
-
-def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
-    """The pairs of :class:`PairFiles`, in memory."""
-    return list(PairFiles(source, limit))
+            yield place, number, _pair(data, place, number, groups)
 
 
 def _records(source: Source) -> Iterator[tuple[str, int, Any]]:
@@ -105,49 +127,27 @@ def _records(source: Source) -> Iterator[tuple[str, int, Any]]:
     for file in ZipMember.within(source, endings) if is_zip else expand_inputs([source], endings):
         if Path(file).name.startswith("."):
             continue
+        lines = ((number, line) for number, line in read_lines(file) if line.strip())
         if ending(file) == ".tsv":
-            yield from _tsv_records(file, read_lines(file))
+            every = list(lines)
+            undo, _ = unquoting(line for _, line in every)
+            rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every)
+            yield from ((file, number, row) for number, row in by_column(rows, _SENTENCES, file))
         else:
-            yield from _json_records((file, number, line) for number, line in read_lines(file))
+            yield from ((file, number, parse_json(line, file, number)) for number, line in lines)
 
 
-def _json_records(lines: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, int, Any]]:
-    for place, number, line in lines:
-        if line.strip():
-            yield place, number, parse_json(line, place, number)
-
-
-def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[str, int, dict[str, str]]]:
-    every = list(lines)
-    undo, _ = unquoting(line for _, line in every)
-    rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every if line.strip())
-    _, columns = next(rows, (1, []))
-    if missing := [name for name in _SENTENCES if name not in columns]:
-        hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
-        raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
-    if twice := [name for name, times in Counter(columns).items() if times > 1]:
-        raise InputError(f"two columns {twice[0]!r} in the header", file=file, line=1)
-    for number, cells in rows:
-        if len(cells) != len(columns):
-            reason = f"not a minimal pair: {len(cells)} columns, the header has {len(columns)}"
-            raise InputError(reason, file=file, line=number)
-        yield file, number, dict(zip(columns, cells, strict=True))
-
-
-def _pair(data: Any, place: str, number: int) -> Pair:
+def _pair(data: Any, place: str, number: int, groups: dict[str, tuple[str | None, str | None]]) -> Item:
     try:
         good, bad = (data[name] for name in _SENTENCES)
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
-        paradigm = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
-        return Pair(
-            paradigm=sys.intern(text_of(paradigm)),  # names that thousands of pairs share
-            phenomenon=_group(data.get("linguistics_term"), _PHENOMENON_NAMES),
-            field=_group(data.get("field"), _FIELD_NAMES),
-            number=text_of(data.get("pairID", number)),
-            good=text_of(good),
-            bad=text_of(bad),
-        )
+        named = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
+        paradigm = sys.intern(text_of(named))  # names that thousands of pairs share
+        group = (_group(data.get("field"), _FIELD_NAMES), _group(data.get("linguistics_term"), _PHENOMENA))
+        field, phenomenon = groups.setdefault(paradigm, group)
+        strings = (text_of(good), text_of(bad), text_of(data.get("pairID", number)))
+        return pair_item(*strings, paradigm=paradigm, phenomenon=phenomenon, field=field)
     except (KeyError, TypeError, ValueError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         if not isinstance(data, dict):

@@ -70,7 +70,7 @@ def evaluate_prompts(
     Raises:
         InputError: if the shards are no prompts, or not for this model.
     """
-    from pdtools.training.data.prompts import form_of
+    from pdtools.training.prompts import form_of
 
     check_shards(shards, loaded)
     form = form_of(shards)
@@ -167,12 +167,12 @@ def intervals(
 def _answer(
     loaded: LoadedModel, rows: Sequence[RowToScore], *, form: PromptForm, max_batch: int | None
 ) -> list[tuple[float, ...]]:
-    from pdtools.training.data.batches import BatchLimits
-    from pdtools.training.data.prompts import answer_prompts
+    from pdtools.training.batches import BatchLimits
+    from pdtools.training.prompts import answer_prompts
 
     limits = BatchLimits(sentences=max_batch) if max_batch else BatchLimits(tokens=_POSITIONS)
     model = loaded.model
-    with explained_memory_errors("try a smaller --max-batch"):
+    with explained_memory_errors("try a smaller --search max_batch=N"):
         found = answer_prompts(
             model.loss,
             model,
@@ -244,14 +244,3 @@ def _table(
             **{f"logprob_{label}": pa.array(found[:, i]) for i, label in enumerate(form.task.labels)},
         }
     )
-
-
-def predictions(results: Results) -> list[tuple[str, str]]:
-    """Items and predictions in GLUE's form: labels as in the data, numbers to three places.
-
-    Ties go to the task's first label.
-    """
-    items = results.table(ITEMS)
-    values = items["likeliest" if "likeliest" in items.column_names else "predicted"].to_pylist()
-    texts = [value if isinstance(value, str) else f"{value:.3f}" for value in values]
-    return list(zip(items["item"].to_pylist(), texts, strict=True))

@@ -4,54 +4,39 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import ItemSet
 from pdtools.files import atomic_table, atomic_text
+from pdtools.files.names import ending
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedSentence:
-    """A string, and its place in the data: its item's finest group and name, and its role there."""
-
-    place: tuple[str, str, str]
-    text: str
-
-
-def columns_of(items: ItemSet) -> tuple[str, str, str]:
-    """The parts of places."""
-    return items.unit, "item", "string"
-
-
-def item_strings(items: ItemSet) -> Iterator[PlacedSentence]:
-    """Every string of items, in their order, as the items have them."""
+def placed_strings(items: ItemSet) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Every string of items, in order, after its place: its item's finest group and name, and its role."""
     for item in items:
         for role, string in item.strings.items():
-            yield PlacedSentence((items.named(item.levels), item.name, role), string.text)
+            yield (items.named(item.levels), item.name, role), string.text
 
 
 def place_names(items: ItemSet) -> Iterator[str]:
     """Names of strings for messages, such as "suite cleft, item 3, string what"."""
-    for found in item_strings(items):
-        pairs = zip(columns_of(items), found.place, strict=True)
-        yield ", ".join(f"{column} {value}" for column, value in pairs)
+    for (group, item, role), _ in placed_strings(items):
+        yield f"{items.unit} {group}, item {item}, string {role}"
 
 
 def write_sentences(
     items: ItemSet,
     output: str | Path,
     *,
-    text_only: bool = False,
     overwrite: bool = True,
 ) -> int:
     """Write sentences, one a line: line n after the header is the sentence of ``sentence_id`` n.
 
     Args:
         items: the header has the parts of the strings' places, and ``text``.
-        output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output).
-        text_only: only the sentences, without a header, as ``pdtools surprisal`` reads them.
+        output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output); or ``.txt``
+            (also compressed): only the sentences, without a header, as ``pdtools surprisal`` reads them.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
@@ -60,20 +45,20 @@ def write_sentences(
     Raises:
         InputError: for a sentence or name with a tab or line break in it, which such a file cannot hold.
     """
-    written = 0
+    written, text_only = 0, ending(str(output)) == ".txt"
     with contextlib.ExitStack() as stack:
         if text_only:
             lines = stack.enter_context(atomic_text(output, overwrite=overwrite))
         else:
             write = stack.enter_context(
-                atomic_table(output, (*columns_of(items), "text"), overwrite=overwrite)
+                atomic_table(output, (items.unit, "item", "string", "text"), overwrite=overwrite)
             )
-        for sentence in item_strings(items):
-            cells = (*sentence.place, sentence.text)
+        for place, text in placed_strings(items):
+            cells = (*place, text)
             if any(mark in cell for cell in cells for mark in "\t\r\n"):
                 raise InputError(f"{cells}: a tab or line break cannot be written in a line of a table")
             if text_only:
-                lines.write(sentence.text + "\n")
+                lines.write(text + "\n")
             else:
                 write(cells)
             written += 1

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.formal import ContextFree
+from pdtools.formal.language import language_settings
 from pdtools.search.options import NOT_SEARCHED, SearchOptions, beam_settings
 
 if TYPE_CHECKING:
@@ -25,23 +27,6 @@ if TYPE_CHECKING:
 
 # Number of strings whose exact probabilities are computed between two steps of a progress bar.
 _WINDOW = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredString:
-    """One string, with log-probabilities in nats.
-
-    Attributes:
-        id: its row in the shards.
-        tokens: its length, without the end-of-sentence.
-        exact: log p(string | its length) under the grammar.
-        model: log p(string, end-of-sentence) under the model; None without one.
-    """
-
-    id: int
-    tokens: int
-    exact: float
-    model: float | None
 
 
 def evaluate_cfl(
@@ -63,7 +48,9 @@ def evaluate_cfl(
     Returns:
         ``scores``: ``cross_entropy`` (the model's), ``bound`` and ``difference``, nats a symbol, the
         end-of-sentence counted; ``by_length`` with the same for each length: there the bound is given the
-        length, as in the paper's figure 2. An ``items`` table with a row per string.
+        length, as in the paper's figure 2. An ``items`` table with a row per string: ``id``, ``tokens``
+        (without the end-of-sentence), ``exact``: log p(string | its length) under the grammar, ``model``: log
+        p(string, end-of-sentence) under the model, null without one.
 
     Raises:
         PdtoolsError: if the shards do not name their grammar, or hold a string that is not in its
@@ -77,17 +64,11 @@ def evaluate_cfl(
         found = evaluate_perplexity(shards, loaded, search=search, rejects=rejects, progress=progress)
         searched = beam_settings(found.settings)
         model = {row["id"]: row["marginal"] for row in found.table(ITEMS).to_pylist()}
-    items = []
-    for i, string_id in enumerate(shards.ids.tolist()):
-        if loaded is None or string_id in model:
-            items.append(
-                ScoredString(
-                    id=string_id,
-                    tokens=int(shards.lengths[i]) - 2,
-                    exact=exact[string_id],
-                    model=model.get(string_id),
-                )
-            )
+    items = [
+        {"id": row, "tokens": int(length) - 2, "exact": exact[row], "model": model.get(row)}
+        for row, length in zip(shards.ids.tolist(), shards.lengths, strict=True)
+        if loaded is None or row in model
+    ]
     results = _results(items, language, loaded, searched, len(rejects))
     results.settings["text_sha256"] = shards.text_sha256()
     return results
@@ -99,23 +80,19 @@ def language_of(shards: ShardSet) -> ContextFree:
     Raises:
         PdtoolsError: if their manifest does not name it.
     """
-    described = shards.manifest.get("language")
-    if not isinstance(described, dict) or described.get("name") != "cfl":
-        raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate cfl: no exact probabilities")
-    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
-    return ContextFree.from_settings(settings)
+    return ContextFree.from_settings(language_settings(shards, "cfl"))
 
 
-def cross_entropies(items: Sequence[ScoredString], log_lengths: float) -> dict[str, Any]:
+def cross_entropies(items: Sequence[Mapping[str, Any]], log_lengths: float) -> dict[str, Any]:
     """Nats per symbol of model and bound on some strings, their difference, and the number of strings.
 
     Args:
-        items: the strings.
+        items: the strings' rows.
         log_lengths: the length's part in each string's bound, log of the number of lengths.
     """
-    symbols = sum(item.tokens + 1 for item in items)
-    bound = math.fsum(log_lengths - item.exact for item in items) / symbols
-    logs = [item.model for item in items if item.model is not None]
+    symbols = sum(item["tokens"] + 1 for item in items)
+    bound = math.fsum(log_lengths - item["exact"] for item in items) / symbols
+    logs = [item["model"] for item in items if item["model"] is not None]
     model = -math.fsum(logs) / symbols if logs else None
     return {
         "cross_entropy": model,
@@ -142,7 +119,7 @@ def _exact(shards: ShardSet, language: ContextFree) -> Iterator[tuple[int, float
 
 
 def _results(
-    items: Sequence[ScoredString],
+    items: list[dict[str, Any]],
     language: ContextFree,
     loaded: LoadedModel | None,
     searched: Mapping[str, Any],
@@ -150,20 +127,19 @@ def _results(
 ) -> Results:
     import pyarrow as pa
 
-    by_length: dict[int, list[ScoredString]] = {}
-    for item in sorted(items, key=lambda item: item.tokens):
-        by_length.setdefault(item.tokens, []).append(item)
+    schema = {"id": pa.int64(), "tokens": pa.int32(), "exact": pa.float64(), "model": pa.float64()}
+    by_length = groupby(sorted(items, key=itemgetter("tokens")), itemgetter("tokens"))
     scores = cross_entropies(items, math.log(len(language.valid_lengths)))
     del scores["strings"]
     return Results(
         scores={
             **scores,
-            "by_length": {str(length): cross_entropies(group, 0.0) for length, group in by_length.items()},
+            "by_length": {str(length): cross_entropies(list(group), 0.0) for length, group in by_length},
         },
         counts={
             "strings": len(items),
             "strings_left_out": excluded,
-            "symbols": sum(item.tokens + 1 for item in items),
+            "symbols": sum(item["tokens"] + 1 for item in items),
         },
         settings={
             "task": "cfl",
@@ -174,17 +150,5 @@ def _results(
             "log_base": "nats",
             "eos_counted": True,
         },
-        tables={
-            ITEMS: pa.Table.from_pylist(
-                [asdict(item) for item in items],
-                schema=pa.schema(
-                    [
-                        ("id", pa.int64()),
-                        ("tokens", pa.int32()),
-                        ("exact", pa.float64()),
-                        ("model", pa.float64()),
-                    ]
-                ),
-            )
-        },
+        tables={ITEMS: pa.Table.from_pylist(items, pa.schema(schema))},
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
@@ -12,7 +14,9 @@ from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.files.typed_values import as_type
-from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
+from pdtools.formal.bracket_prefixes import BracketPrefix
+from pdtools.formal.dyck import Dyck, dyck_attachments
+from pdtools.formal.language import language_settings
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
 from pdtools.search.options import SearchOptions, beam_settings
@@ -42,46 +46,6 @@ NumberedPrefix = tuple[str, int, BracketPrefix]
 """A prefix with the name of its set and its number there, from 1."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClosedPrefix:
-    """A model's answers for one prefix.
-
-    Attributes:
-        set: its set.
-        number: its number in the set, from 1.
-        tokens, dependency, depth, closer: as in the set.
-        open: brackets open at its end, including the one to be closed.
-        chosen: the likeliest closer, over the beam.
-        chosen_given_attachments: the likeliest closer, given the prefix's attachments.
-        attachments_right: number of the prefix's closing brackets that the best hypothesis attaches to their
-            opening bracket; for a head without a tape, given the attachments before; None without a head.
-        lead: the difference in joint log-probability (nats) between the best hypothesis and the right
-            attachments; below 0 the beam has lost these. None without a tape.
-    """
-
-    set: str
-    number: int
-    tokens: int
-    dependency: int
-    depth: int
-    open: int
-    closer: str
-    chosen: str
-    chosen_given_attachments: str
-    attachments_right: int | None
-    lead: float | None
-
-    @property
-    def closers(self) -> int:
-        """The number of closing brackets in the prefix."""
-        return (self.tokens - self.open) // 2
-
-    @property
-    def right(self) -> bool:
-        """Return whether the model closes the open bracket."""
-        return self.chosen == self.closer
-
-
 def binomial_interval(right: float, number: int) -> tuple[float, float]:
     """Wilson's 95% interval of a proportion, fractions of 1; ``right`` may be a mean over models."""
     share, z = right / number, _NORMAL_97_5
@@ -91,7 +55,16 @@ def binomial_interval(right: float, number: int) -> tuple[float, float]:
 
 
 class Closed(NamedTuple):
-    """A model's answers for a prefix; see :class:`ClosedPrefix`."""
+    """A model's answers for a prefix.
+
+    Attributes:
+        chosen: the likeliest closer, over the beam.
+        chosen_given_attachments: the likeliest closer, given the prefix's attachments.
+        attachments_right: number of the prefix's closing brackets that the best hypothesis attaches to their
+            opening bracket; for a head without a tape, given the attachments before; None without a head.
+        lead: the difference in joint log-probability (nats) between the best hypothesis and the right
+            attachments; below 0 the beam has lost these. None without a tape.
+    """
 
     chosen: str
     chosen_given_attachments: str
@@ -146,7 +119,9 @@ def evaluate_closing(
 
     Returns:
         ``scores.by_set``, ``scores.by_dependency``, ``scores.by_depth`` and ``scores.by_open``: accuracy with
-        its 95% interval (Wilson); an ``items`` table with a row per prefix.
+        its 95% interval (Wilson). An ``items`` table with a row per prefix: ``set``, ``number`` (in the set,
+        from 1), ``tokens``, ``dependency``, ``depth`` and ``closer`` as in the set, ``open`` (brackets open
+        at its end, the one to be closed included), and the fields of :class:`Closed`.
 
     Raises:
         PdtoolsError: if a bracket is no token of the model's, or a prefix is too long for it.
@@ -162,19 +137,19 @@ def evaluate_closing(
     chunks = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_CHUNK))
     found = (pair for chunk, closed in chunks for pair in zip(chunk, closed, strict=True))
     items = [
-        ClosedPrefix(
-            set=name,
-            number=number,
-            tokens=len(prefix.tokens),
-            dependency=prefix.dependency,
-            depth=prefix.depth,
-            open=prefix.open,
-            closer=prefix.closer,
+        {
+            "set": name,
+            "number": number,
+            "tokens": len(prefix.tokens),
+            "dependency": prefix.dependency,
+            "depth": prefix.depth,
+            "open": prefix.open,
+            "closer": prefix.closer,
             **closed._asdict(),
-        )
+        }
         for (name, number, prefix), closed in progress(found, len(work))
     ]
-    items.sort(key=lambda item: (list(sets).index(item.set), item.number))
+    items.sort(key=lambda item: (list(sets).index(item["set"]), item["number"]))
     return _results(items, loaded, searched)
 
 
@@ -203,10 +178,10 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
         if after.best is not None:
             right, lead = _attachments_right(after.best, attach), 0.0
             if not np.array_equal(after.best, attach[:-1]):
-                found_joint = _scored(loaded, tokens, np.append(after.best, attach[-1])).joint
-                lead = found_joint - _scored(loaded, tokens, attach).joint
+                found_joint, _ = _scored(loaded, tokens, np.append(after.best, attach[-1]))
+                lead = found_joint - _scored(loaded, tokens, attach)[0]
         elif model.has_derivations:
-            right = _attachments_right(_scored(loaded, tokens, attach).best, attach)
+            right = _attachments_right(_scored(loaded, tokens, attach)[1], attach)
         yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
 
 
@@ -216,27 +191,22 @@ def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int
     return int((found == gold[:-1])[is_closer].sum())
 
 
-class Scored(NamedTuple):
-    """The scores of a prefix with given attachments.
+def _scored(
+    loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.int32]
+) -> tuple[float, NDArray[np.int32]]:
+    """Score ROOT, a prefix and an end (n + 2), which does not count, with given attachments.
 
-    Attributes:
-        joint: log-probability of tokens and attachments, nats.
-        best: int32 (n + 1), the likeliest attachment of each token, given those before.
+    Returns:
+        Log-probability of tokens and attachments, nats; int32 (n + 1), the likeliest attachment of each
+        token, given those before.
     """
-
-    joint: float
-    best: NDArray[np.int32]
-
-
-def _scored(loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.int32]) -> Scored:
-    """Score ROOT, a prefix and an end (n + 2), which does not count."""
     import torch
 
     with torch.inference_mode():
         batch = loaded.model.pack([(tokens, attach)]).to(loaded.model.device)
         parts = loaded.model.forward_parts(batch)
     logprobs = (parts.token_logprobs + parts.attach_logprobs)[0, :-1].double()
-    return Scored(float(logprobs.sum()), parts.attach_best[0, :-1].int().cpu().numpy())
+    return float(logprobs.sum()), parts.attach_best[0, :-1].int().cpu().numpy()
 
 
 def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
@@ -266,25 +236,18 @@ def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str
     return closers[max(closers, key=lambda token: float(logprobs[token]))]
 
 
-def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, searched: dict[str, Any]) -> Results:
+def _results(items: list[dict[str, Any]], loaded: LoadedModel, searched: dict[str, Any]) -> Results:
     import pyarrow as pa
 
     groups = {
-        "by_set": _grouped(items, lambda item: item.set),
-        "by_dependency": _grouped(
-            sorted(items, key=lambda item: item.dependency),
-            lambda item: _bin(item.dependency, 0, _DEPENDENCY_BIN),
-        ),
-        "by_depth": _grouped(sorted(items, key=lambda item: item.depth), lambda item: str(item.depth)),
-        "by_open": _grouped(
-            sorted(items, key=lambda item: item.open), lambda item: _bin(item.open, 1, _OPEN_BIN)
-        ),
+        "by_set": groupby(items, itemgetter("set")),
+        "by_dependency": _by_size(items, "dependency", lambda n: _bin(n, 0, _DEPENDENCY_BIN)),
+        "by_depth": _by_size(items, "depth", str),
+        "by_open": _by_size(items, "open", lambda n: _bin(n, 1, _OPEN_BIN)),
     }
     return Results(
-        scores={
-            kind: {name: _accuracy(group) for name, group in each.items()} for kind, each in groups.items()
-        },
-        counts={"prefixes": len(items), "tokens": sum(item.tokens for item in items)},
+        scores={kind: {name: accuracy(list(group)) for name, group in each} for kind, each in groups.items()},
+        counts={"prefixes": len(items), "tokens": sum(item["tokens"] for item in items)},
         settings={
             "task": "dyck",
             "unit": "fraction of 1",
@@ -295,17 +258,15 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, searched: dict[
             "interval": "95%, Wilson",
             "dtype": loaded.model.dtype_name,
         },
-        tables={ITEMS: pa.Table.from_pylist([asdict(item) for item in items])},
+        tables={ITEMS: pa.Table.from_pylist(items)},
     )
 
 
-def _grouped(
-    items: Sequence[ClosedPrefix], name: Callable[[ClosedPrefix], str]
-) -> dict[str, list[ClosedPrefix]]:
-    groups: dict[str, list[ClosedPrefix]] = {}
-    for item in items:
-        groups.setdefault(name(item), []).append(item)
-    return groups
+def _by_size(
+    items: Iterable[dict[str, Any]], column: str, name: Callable[[int], str]
+) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
+    """Group prefixes by the name of a number, the smallest first."""
+    return groupby(sorted(items, key=itemgetter(column)), lambda item: name(item[column]))
 
 
 def _bin(number: int, first: int, width: int) -> str:
@@ -314,20 +275,20 @@ def _bin(number: int, first: int, width: int) -> str:
     return f"{low}-{low + width - 1}"
 
 
-def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
+def accuracy(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Scores of one group of prefixes, as fractions of 1; attachments are of all closing brackets."""
-    number, right = len(items), sum(item.right for item in items)
+    number, right = len(items), sum(item["chosen"] == item["closer"] for item in items)
     low, high = binomial_interval(right, number)
-    attachments = [item.attachments_right for item in items if item.attachments_right is not None]
-    closers = sum(item.closers for item in items)
-    leads = [item.lead for item in items if item.lead is not None]
+    attachments = [n for item in items if (n := item["attachments_right"]) is not None]
+    closers = sum((item["tokens"] - item["open"]) // 2 for item in items)
+    leads = [lead for item in items if (lead := item["lead"]) is not None]
     return {
         "accuracy": right / number,
         "low": low,
         "high": high,
         "prefixes": number,
         "accuracy_given_attachments": mean(
-            [float(item.chosen_given_attachments == item.closer) for item in items]
+            [float(item["chosen_given_attachments"] == item["closer"]) for item in items]
         ),
         "attachment_accuracy": sum(attachments) / closers if attachments and closers else None,
         "lost_by_beam": mean([float(lead < -_ROUNDING) for lead in leads]) if leads else None,
@@ -358,7 +319,11 @@ def evaluate_entropy(
     Raises:
         PdtoolsError: if the shards don't name their language.
     """
-    language = _language_of(shards)
+    try:
+        language = Dyck(**language_settings(shards, "dyck"))
+    except TypeError as error:
+        reason = f"not a language of pdtools generate dyck: make the shards again with it ({error})"
+        raise PdtoolsError(f"{shards.folder}: {reason}") from error
     found = evaluate_perplexity(
         shards, loaded, search=search, rejects=rejects, progress=progress, in_chunks=in_chunks
     )
@@ -378,17 +343,3 @@ def evaluate_entropy(
         "ppl_model": math.exp(model),
         "ppl_entropy": math.exp(entropy),
     }
-
-
-def _language_of(shards: ShardSet) -> Dyck:
-    described = shards.manifest.get("language")
-    if not isinstance(described, dict) or described.get("name") != "dyck":
-        raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate dyck: no exact probabilities")
-    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
-    try:
-        return Dyck(**settings)
-    except TypeError as error:
-        raise PdtoolsError(
-            f"{shards.folder}: not a language of pdtools generate dyck: make the shards again with it"
-            f" ({error})"
-        ) from error

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import PdtoolsError, explained_memory_errors
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.formal import RowLayout, StringPairs, Task, TaskRows, make_task
+from pdtools.formal.transduction_data import RowLayout
+from pdtools.formal.transductions import StringPairs, Task, make_task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,28 +18,7 @@ if TYPE_CHECKING:
 
     from pdtools.models import Batch, LanguageModel, LoadedModel
 
-Decoding = Literal["greedy", "teacher-forced"]
 DEFAULT_BATCH = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A model's prediction for one x.
-
-    Attributes:
-        length: number of symbols of x.
-        number: its number among the x of this length, from 1.
-        symbols: number of symbols of y that count.
-        right: number of these that are predicted.
-        y, predicted: the symbols, with single spaces between them.
-    """
-
-    length: int
-    number: int
-    symbols: int
-    right: int
-    y: str
-    predicted: str
 
 
 def task_of(loaded: LoadedModel) -> tuple[Task, range]:
@@ -55,26 +36,10 @@ def task_of(loaded: LoadedModel) -> tuple[Task, range]:
     return task, range(first, last + 1)
 
 
-def join_pairs(files: Sequence[Mapping[int, StringPairs]]) -> dict[int, StringPairs]:
-    """The pairs of several files by length, shortest first; within a length in the order of the files."""
-    import numpy as np
-
-    joined = {}
-    for length in sorted({length for file in files for length in file}):
-        parts = [file[length] for file in files if length in file]
-        joined[length] = StringPairs(
-            x=np.concatenate([part.x for part in parts]),
-            y=np.concatenate([part.y for part in parts]),
-            counted=np.concatenate([part.counted for part in parts]),
-        )
-    return joined
-
-
 def evaluate_task(
     pairs: Mapping[int, StringPairs],
     loaded: LoadedModel,
     *,
-    decoding: Decoding = "greedy",
     dropout: bool = False,
     seed: int = 0,
     max_batch: int = DEFAULT_BATCH,
@@ -82,14 +47,12 @@ def evaluate_task(
 ) -> Results:
     """Predict y from x, and count the symbols that are right.
 
-    A masked model predicts all of y at once. A causal model continues its own predictions (``greedy``),
-    or is told the right symbol after each of them (``teacher-forced``, which is easier). The likeliest
+    A masked model predicts all of y at once. A causal model continues its own predictions. The likeliest
     symbol is taken among the possible symbols of y.
 
     Args:
         pairs: by the length of x.
         loaded: a model that was trained on the task.
-        decoding: for a causal model.
         dropout: leave it on, as the released code does.
         seed: for dropout.
         max_batch: pairs computed together.
@@ -100,30 +63,28 @@ def evaluate_task(
         padding, averaged over lengths; ``scores.accuracy_beyond_training``: over lengths longer than in
         training; ``scores.accuracy_as_released``: the same without the first of these; ``scores.exact``: the
         share of pairs without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has
-        a row per pair.
+        a row per pair: ``length`` (of x), ``number`` (among the x of this length, from 1), ``symbols`` (of y
+        that count), ``right`` (of these), ``y`` and ``predicted`` (symbols between single spaces).
 
     Raises:
-        PdtoolsError: if the model was not trained on a task, is masked and to be teacher-forced, a row is too
-            long for it, or there is not enough memory.
+        PdtoolsError: if the model was not trained on a task, or a row is too long for it.
     """
     import torch
 
     task, trained = task_of(loaded)
     model = loaded.model
-    if decoding == "teacher-forced" and model.objective != "causal":
-        raise PdtoolsError("teacher forcing is for causal models: a masked one predicts all of y at once")
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=model.objective)
-    answers: list[Answer] = []
+    answers: list[dict[str, Any]] = []
     torch.manual_seed(seed)
     was_training = model.training
     model.train(dropout)
     try:
-        with torch.inference_mode(), explained_memory_errors("try a smaller --max-batch"):
+        with torch.inference_mode():
             for length in progress(iter(pairs), len(pairs)):
-                answers += _answers(pairs[length], length, layout, model, decoding, max_batch)
+                answers += _answers(pairs[length], length, layout, model, max_batch)
     finally:
         model.train(was_training)
-    return _results(answers, trained, loaded, layout, decoding, dropout)
+    return _results(answers, trained, loaded, layout, dropout)
 
 
 def _answers(
@@ -131,56 +92,52 @@ def _answers(
     length: int,
     layout: RowLayout,
     model: LanguageModel,
-    decoding: Decoding,
     max_batch: int,
-) -> Iterator[Answer]:
+) -> Iterator[dict[str, Any]]:
+    predict = predict_greedily if model.objective == "causal" else predict_at_once
     for first in range(0, len(pairs), max_batch):
-        rows = layout.rows(pairs.take(slice(first, first + max_batch)))
-        greedy = model.objective == "causal" and decoding == "greedy"
-        predicted = (predict_greedily if greedy else predict_at_once)(rows, layout, model)  # (B, m)
-        targets, counted = rows.targets[:, rows.first :], rows.counted[:, rows.first :]
-        for i in range(len(targets)):
-            ours, theirs = predicted[i][counted[i]], targets[i][counted[i]]
-            yield Answer(
-                length=length,
-                number=first + i + 1,
-                symbols=len(theirs),
-                right=int((ours == theirs).sum()),
-                y=_spell(theirs, layout),
-                predicted=_spell(ours, layout),
-            )
+        some = pairs.take(slice(first, first + max_batch))
+        predicted = predict(layout.batch(some), layout.first_position(length), layout, model)  # (B, m)
+        targets = layout.token_of_symbol[some.y]  # (B, m)
+        for i, counted in enumerate(some.counted.tolist()):
+            ours, theirs = predicted[i, :counted], targets[i, :counted]
+            yield {
+                "length": length,
+                "number": first + i + 1,
+                "symbols": counted,
+                "right": int((ours == theirs).sum()),
+                "y": _spell(theirs, layout),
+                "predicted": _spell(ours, layout),
+            }
 
 
 def _spell(tokens: NDArray[np.int64], layout: RowLayout) -> str:
     return " ".join(layout.tokenizer.token_text(token) for token in tokens.tolist())
 
 
-def predict_at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
-    """The likeliest token at every position of y, given the row: int64 (B, m)."""
-    from pdtools.formal.transduction_batches import task_batch
-
-    batch = task_batch(rows).to(model.device)
-    logprobs = model.position_logprobs(batch)[:, rows.first :]  # (B, m, V)
+def predict_at_once(batch: Batch, first: int, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+    """The likeliest token at every position of y, from the ``first`` on, given the row: int64 (B, m)."""
+    logprobs = model.position_logprobs(batch.to(model.device))[:, first:]  # (B, m, V)
     best: NDArray[np.int64] = logprobs[:, :, layout.output_tokens].argmax(-1).cpu().numpy()  # (B, m)
     chosen: NDArray[np.int64] = layout.output_tokens[best]
     return chosen
 
 
-def predict_greedily(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+def predict_greedily(batch: Batch, first: int, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
     """Predict y symbol by symbol, each read before the next: int64 (B, m)."""
     import torch
 
-    number, length = rows.tokens.shape
+    number, length = batch.tokens.shape
     outputs = torch.from_numpy(layout.output_tokens).to(model.device)  # (K,)
-    given = torch.from_numpy(rows.tokens).to(model.device)  # (B, N)
+    given = batch.tokens.to(model.device)  # (B, N)
     state = model.start(number, length)
     predicted = []
     for k in range(length):
-        if k >= rows.first:
+        if k >= first:
             best = model.next_token_logprobs(state)[:, outputs].argmax(-1)  # (B,)
             predicted.append(outputs[best])
         if k + 1 < length:
-            token = predicted[-1] if k >= rows.first else given[:, k]
+            token = predicted[-1] if k >= first else given[:, k]
             no_tape = torch.zeros(1, 1, dtype=torch.int16, device=model.device).expand(number, k + 1)
             model.advance(state, token, no_tape)
     answer: NDArray[np.int64] = torch.stack(predicted, 1).cpu().numpy()
@@ -194,8 +151,7 @@ def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
         PdtoolsError: if the model has no task, or the string does not suit the task.
     """
     import numpy as np
-
-    from pdtools.formal.transduction_batches import task_batch
+    import torch
 
     task, _ = task_of(loaded)
     symbols = text.split()
@@ -215,33 +171,32 @@ def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
         y=np.zeros((1, answer), dtype=np.int64),  # a placeholder for the model's answer
         counted=np.array([answer]),
     )
-    rows = layout.rows(pairs)
+    batch, first = layout.batch(pairs), layout.first_position(len(symbols))
     predict = predict_at_once if loaded.model.objective == "masked" else predict_greedily
-    found = predict(rows, layout, loaded.model)[0]  # (m,)
+    found = predict(batch, first, layout, loaded.model)[0]  # (m,)
     if loaded.model.objective == "causal":
-        rows.tokens[0, rows.first :] = found
-    said: list[str | None] = [None] * rows.first
+        batch.tokens[0, first:] = torch.from_numpy(found)
+    said: list[str | None] = [None] * first
     said += [loaded.tokenizer.token_text(token) for token in found.tolist()]
-    return task_batch(rows), said
+    return batch, said
 
 
 def _results(
-    answers: Sequence[Answer],
+    answers: list[dict[str, Any]],
     trained: range,
     loaded: LoadedModel,
     layout: RowLayout,
-    decoding: Decoding,
     dropout: bool,
 ) -> Results:
     import pyarrow as pa
 
     by_length: dict[int, dict[str, Any]] = {}
-    for length in sorted({answer.length for answer in answers}):
-        group = [answer for answer in answers if answer.length == length]
-        symbols = sum(answer.symbols for answer in group)
+    for length, of_length in groupby(sorted(answers, key=itemgetter("length")), itemgetter("length")):
+        group = list(of_length)
+        symbols = sum(answer["symbols"] for answer in group)
         by_length[length] = {
-            "accuracy": sum(answer.right for answer in group) / symbols,
-            "exact": sum(answer.right == answer.symbols for answer in group) / len(group),
+            "accuracy": sum(answer["right"] for answer in group) / symbols,
+            "exact": sum(answer["right"] == answer["symbols"] for answer in group) / len(group),
             "pairs": len(group),
             "symbols": symbols,
         }
@@ -257,7 +212,7 @@ def _results(
             "exact": average("exact"),
             "by_length": {str(length): each for length, each in by_length.items()},
         },
-        counts={"pairs": len(answers), "symbols": sum(answer.symbols for answer in answers)},
+        counts={"pairs": len(answers), "symbols": sum(answer["symbols"] for answer in answers)},
         settings={
             "task": "task",
             "unit": "fraction of 1",
@@ -266,10 +221,10 @@ def _results(
             "trained_lengths": [trained[0], trained[-1]],
             **loaded.described,
             "objective": loaded.model.objective,
-            "decoding": decoding if loaded.model.objective == "causal" else "at once",
+            "decoding": "greedy" if loaded.model.objective == "causal" else "at once",
             "dropout": dropout,
             "chosen_among": "symbols of y",
             "dtype": loaded.model.dtype_name,
         },
-        tables={ITEMS: pa.Table.from_pylist([asdict(answer) for answer in answers])},
+        tables={ITEMS: pa.Table.from_pylist(answers)},
     )

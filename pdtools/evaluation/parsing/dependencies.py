@@ -14,18 +14,17 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import harmonic_mean, percent
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.trees import Graph, unescape
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
-from pdtools.trees.forms.base import Counts, TreeText, graph_of
 from pdtools.trees.forms.conllu import read_sentence
+from pdtools.trees.forms.form import Counts, TreeText, graph_of
 from pdtools.trees.projection import bottom_up
 
 ROOT, NOWHERE = -1, -2
@@ -210,11 +209,16 @@ def _align_forms(a: Sequence[str], b: Sequence[str], first_a: int, first_b: int,
             j += 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DependencyRow:
-    """The comparison of a gold sentence with the predicted words that begin in it.
+_SUMS = (
+    *("words", "predicted_words", "aligned", "correct_heads", "arcs", "predicted_arcs", "correct_arcs"),
+    *("enhanced_arcs", "correct_enhanced_arcs"),
+)
 
-    Attributes:
+
+def compare_words(gold: Words, predicted: Words) -> list[dict[str, int]]:
+    """Compare each gold sentence with the predicted words that begin in it.
+
+    Columns:
         sentence: its number, from 1.
         line: the line that it begins on.
         words, predicted_words: how many there are.
@@ -225,25 +229,6 @@ class DependencyRow:
         correct_arcs: arcs in common.
         enhanced_arcs, correct_enhanced_arcs: the same for the enhanced gold graph, if there is one.
     """
-
-    sentence: int
-    line: int
-    words: int = 0
-    predicted_words: int = 0
-    aligned: int = 0
-    correct_heads: int = 0
-    arcs: int = 0
-    predicted_arcs: int = 0
-    correct_arcs: int = 0
-    enhanced_arcs: int = 0
-    correct_enhanced_arcs: int = 0
-
-
-_SUMS = tuple(f.name for f in fields(DependencyRow))[2:]
-
-
-def compare_words(gold: Words, predicted: Words) -> list[DependencyRow]:
-    """The rows of gold sentences."""
     gold_of = [*align(gold, predicted), NOWHERE, ROOT]  # [-1] and [-2]: where the root and no head are
     sums = [dict.fromkeys(_SUMS, 0) for _ in gold.sentences]
     for g, (heads, graph) in enumerate(zip(gold.arcs, gold.graphs, strict=True)):
@@ -265,7 +250,7 @@ def compare_words(gold: Words, predicted: Words) -> list[DependencyRow]:
         own["correct_arcs"] += len(gold.arcs[g] & aligned)
         own["correct_enhanced_arcs"] += len(gold.graphs[g] & aligned) * gold.has_enhanced
     return [
-        DependencyRow(sentence=k, line=line, **own)
+        {"sentence": k, "line": line, **own}
         for k, (line, own) in enumerate(zip(gold.lines, sums, strict=True), 1)
     ]
 
@@ -286,6 +271,9 @@ def evaluate_dependencies(
     Raises:
         InputError: as :func:`read_words`; if there are no words, or the characters differ.
     """
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.int32()) for name in ("sentence", "line", *_SUMS)])
     one, other = read_words(gold, form, is_gold=True), read_words(predicted, form, is_gold=False)
     for words, file in ((one, gold), (other, predicted)):
         if not len(words):
@@ -297,7 +285,7 @@ def evaluate_dependencies(
             raise _other_words(one, other, gold, predicted)
         one, other = one.without_tokens(), other.without_tokens()
     rows = list(progress(iter(compare_words(one, other)), None))
-    counts = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
+    counts = {name: sum(row[name] for row in rows) for name in _SUMS}
     scores: dict[str, float | None] = {}
     for name, what, among, predictions in (
         ("uas", "heads", "words", "predicted_words"),
@@ -314,7 +302,7 @@ def evaluate_dependencies(
         scores=scores,
         counts=counts,
         settings={"task": "dependencies", "unit": "percent", "form": form, "aligned_by": aligned_by},
-        tables={ITEMS: _table(rows)},
+        tables={ITEMS: pa.Table.from_pylist(rows, schema)},
     )
 
 
@@ -328,13 +316,4 @@ def _other_words(one: Words, other: Words, gold: str | Path, predicted: str | Pa
         file=predicted,
         line=line,
         hint="both need the same text; words and sentences may be split differently",
-    )
-
-
-def _table(rows: Sequence[DependencyRow]) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_pylist(
-        [asdict(row) for row in rows],
-        schema=pa.schema([(f.name, pa.int32()) for f in fields(DependencyRow)]),
     )

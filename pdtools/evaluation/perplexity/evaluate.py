@@ -6,12 +6,12 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.chunks import InChunks
+from pdtools.evaluation.perplexity.record import KINDS
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
@@ -40,40 +40,8 @@ _Record = tuple[
 _ROWS_PER_BATCH = 4096
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentenceLogprobs:
-    """Log-probabilities of one sentence, in nats; None if not computed or undefined.
-
-    Attributes:
-        id: its row in the shards.
-        tokens: tokens scored: including end-of-sentence if the model counts it, never ROOT.
-        words: words scored, and one for end-of-sentence if it is counted.
-        unknown: tokens that are ``<unk>``.
-        given_tree: Σ log p(x_k | x_<k, W_{k−1}), given the tree.
-        joint: log p(x, y), including the tree's attachments.
-        marginal: log p(x); by beam search it is a lower bound.
-        ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
-        end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
-        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
-            part of it.
-        counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
-            of the arcs given their number, if they have a probability.
-    """
-
-    id: int
-    tokens: int
-    words: int
-    unknown: int
-    given_tree: float | None = None
-    joint: float | None = None
-    marginal: float | None = None
-    ends: int = 0
-    end_given_tree: float = 0.0
-    end_marginal: float = 0.0
-    particles: float | None = None
-    end_particles: float = 0.0
-    counts: float | None = None
-    arcs: float | None = None
+Row = dict[str, Any]
+"""A sentence's log-probabilities, nats, and what they are over: see :func:`items_table`."""
 
 
 def evaluate_perplexity(
@@ -162,17 +130,16 @@ def evaluate_string_perplexity(
     Arguments and results are as in :func:`evaluate_perplexity`; only marginals exist. The text has the
     shards' words between single spaces.
     """
-    items = _table(cut(_score_strings(shards, scorer, rejects, progress), _ROWS_PER_BATCH))
-    settings = {
-        "task": "ppl",
-        "eos_counted": scorer.settings["eos"],
-        "root_counted": False,
-        "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
-        "marginal": "exact",
-        "log_base": "nats",
-        "scorer": scorer.settings,
-    }
-    return _results(items, len(rejects), settings, shards)
+    from pdtools.tokenization import split_spaces
+
+    def texts() -> Iterator[_Text]:
+        for block in shards.blocks():
+            for i, row_id in enumerate(block.ids.tolist()):
+                sentence = split_spaces(block.text(i))
+                yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
+
+    items = _table(cut(_score_texts(texts(), scorer, rejects, progress, len(shards)), _ROWS_PER_BATCH))
+    return _results(items, len(rejects), {**_settings_of(scorer), "marginal": "exact"}, shards)
 
 
 def evaluate_text_perplexity(
@@ -218,30 +185,20 @@ def evaluate_text_perplexity(
     kind = "documents" if documents else "sentences"
     counts = count_items(items)
     counts = {kind: counts.pop("sentences"), f"{kind}_left_out": len(rejects), **counts}
-    settings = {
+    settings = {**_settings_of(scorer), "text_sha256": content.hexdigest()}
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
+
+
+def _settings_of(scorer: Model) -> dict[str, Any]:
+    """The settings of a perplexity of texts."""
+    return {
         "task": "ppl",
         "eos_counted": scorer.settings["eos"],
         "root_counted": False,
         "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
         "log_base": "nats",
         "scorer": scorer.settings,
-        "text_sha256": content.hexdigest(),
     }
-    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
-
-
-def _score_strings(
-    shards: ShardFolder, scorer: Model, rejects: Rejects, progress: Progress
-) -> Iterator[SentenceLogprobs]:
-    from pdtools.tokenization import split_spaces
-
-    def texts() -> Iterator[_Text]:
-        for block in shards.blocks():
-            for i, row_id in enumerate(block.ids.tolist()):
-                sentence = split_spaces(block.text(i))
-                yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
-
-    return _score_texts(texts(), scorer, rejects, progress, len(shards))
 
 
 class _Text(NamedTuple):
@@ -256,7 +213,7 @@ class _Text(NamedTuple):
 
 def _score_texts(
     texts: Iterable[_Text], scorer: Model, rejects: Rejects, progress: Progress, number: int | None
-) -> Iterator[SentenceLogprobs]:
+) -> Iterator[Row]:
     from pdtools.search.scores import Unscorable
 
     under_way: deque[_Text] = deque()
@@ -272,22 +229,20 @@ def _score_texts(
             rejects.add(score.reason, file=text.file, line=text.line, text=score.text)
             continue
         ends = [i for i, word in enumerate(score.words) if word < 0] if score.eos else []
-        yield SentenceLogprobs(
-            id=text.id,
-            tokens=len(score.logprobs),
+        yield {
+            "id": text.id,
+            "tokens": len(score.logprobs),
             # Without BOS the first token has no score: nor does its word, if it is a single token.
-            words=len(text.written.words) - max(0, score.words[0]) + len(ends),
-            unknown=score.n_unknown,
-            marginal=score.total,
-            ends=len(ends),
-            end_marginal=float(score.logprobs[ends].sum()),
-        )
+            "words": len(text.written.words) - max(0, score.words[0]) + len(ends),
+            "unknown": score.n_unknown,
+            "marginal": score.total,
+            "ends": len(ends),
+            "end_marginal": float(score.logprobs[ends].sum()),
+        }
 
 
-_KINDS = {
-    "given_trees": ("given_tree", "end_given_tree"),
-    "joint": ("joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
-    "marginal": ("marginal", "end_marginal"),
+_KINDS: dict[str, tuple[str, str | None]] = {
+    **{name: (column, end) for name, (_, column, end) in KINDS.items()},
     "particles": ("particles", "end_particles"),
     "counts": ("counts", None),  # end-of-sentence has no arcs
     "arcs": ("arcs", None),
@@ -327,15 +282,34 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
     return scores
 
 
-def items_table(items: Sequence[SentenceLogprobs], optional: Collection[str] = ()) -> pa.Table:
-    """A table with a row for each sentence, and a column for each attribute; ``optional`` ones if wanted."""
+def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Table:
+    """A table with a row for each sentence, log-probabilities in nats; null: not computed or undefined.
+
+    Args:
+        items: the rows.
+        optional: names of columns that only some models or requests have: the last four below.
+
+    Columns:
+        id: its row in the shards.
+        tokens: tokens scored: including end-of-sentence if the model counts it, never ROOT.
+        words: words scored, and one for end-of-sentence if it is counted.
+        unknown: tokens that are ``<unk>``.
+        given_tree: Σ log p(x_k | x_<k, W_{k−1}), given the tree.
+        joint: log p(x, y), including the tree's attachments.
+        marginal: log p(x); by beam search it is a lower bound.
+        ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
+        end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
+        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
+            part of it.
+        counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
+            of the arcs given their number, if they have a probability.
+    """
     import pyarrow as pa
 
-    types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
-    absent = {*_PARTICLES, *_COUNTS}.difference(optional)
-    names = [f.name for f in fields(SentenceLogprobs) if f.name not in absent]
-    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
-    return pa.table({name: [getattr(item, name) for item in items] for name in names}, schema=schema)
+    numbers = dict.fromkeys(("tokens", "words", "unknown"), pa.int32())
+    kinds = dict.fromkeys(("given_tree", "joint", "marginal"), pa.float64())
+    ends = {"ends": pa.int32(), **dict.fromkeys(("end_given_tree", "end_marginal", *optional), pa.float64())}
+    return pa.Table.from_pylist(list(items), pa.schema({"id": pa.int64(), **numbers, **kinds, **ends}))
 
 
 def count_items(items: pa.Table) -> dict[str, Any]:
@@ -349,7 +323,7 @@ def count_items(items: pa.Table) -> dict[str, Any]:
     }
 
 
-def _table(blocks: Iterable[Sequence[SentenceLogprobs]], optional: Collection[str] = ()) -> pa.Table:
+def _table(blocks: Iterable[Sequence[Row]], optional: Collection[str] = ()) -> pa.Table:
     """One table, of which only the numbers are in memory."""
     import pyarrow as pa
 
@@ -416,7 +390,7 @@ def _possible(
     loaded: LoadedModel,
     rejects: Rejects,
     nothing: str,
-) -> list[SentenceLogprobs]:
+) -> list[Row]:
     """The rows whose computed probabilities are above 0; ``nothing``: the reason if a marginal is not."""
     from pdtools.search.scores import RowScore
 
@@ -435,18 +409,18 @@ def _possible(
     return items
 
 
-def _item(row: RowToScore, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
+def _item(row: RowToScore, logprobs: RowScore, loaded: LoadedModel) -> Row:
     unk_id = loaded.tokenizer.unk_id
     windows = loaded.model.layout == "window"  # there a ROOT marks the end of its sentence
     end_id = loaded.model.root_id if windows else loaded.model.eos_id
-    return SentenceLogprobs(
-        id=row.id,
-        tokens=len(row.tokens) - (not windows),
-        words=words_with_ends(row.word, row.tokens, end_id),
-        unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
-        ends=int((row.tokens == end_id).sum()),
+    return {
+        "id": row.id,
+        "tokens": len(row.tokens) - (not windows),
+        "words": words_with_ends(row.word, row.tokens, end_id),
+        "unknown": 0 if unk_id is None else int((row.tokens == unk_id).sum()),
+        "ends": int((row.tokens == end_id).sum()),
         **logprobs._asdict(),
-    )
+    }
 
 
 def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], end_id: int) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.shards import ShardFolder
-    from pdtools.training.data.masking import Replacement
+    from pdtools.training.masking import Replacement
 
 # Rows in a batch.
 _ROWS = 32
@@ -32,7 +32,7 @@ class HiddenTokens:
 
     Args:
         mask_share: share of a row's tokens, above 0 and at most 1; at least one of each row.
-        masking: their replacement, see :data:`~pdtools.training.data.masking.Replacement`.
+        masking: their replacement, see :data:`~pdtools.training.masking.Replacement`.
         mask_draws: number of draws of tokens; every draw has equal weight.
     """
 
@@ -54,7 +54,7 @@ def evaluate_masked_perplexity(
     """Evaluate a masked model: exp of the mean -log p of tokens that are hidden from it.
 
     The hidden tokens, and their replacements, are the same in every evaluation of the same rows
-    (:class:`~pdtools.training.data.masking.Masking`).
+    (:class:`~pdtools.training.masking.Masking`).
 
     Args:
         shards: rows made with the model's tokenizer.
@@ -121,7 +121,7 @@ def _score(
     import torch
 
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-    from pdtools.training.data.masking import Masking, evaluation_draw
+    from pdtools.training.masking import Masking, evaluation_draw
 
     model = loaded.model
     masking = Masking(tokenizer=loaded.tokenizer, share=hidden.mask_share, replacement=hidden.masking)

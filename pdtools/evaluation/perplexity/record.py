@@ -11,21 +11,20 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PERPLEXITIES = {
-    "ppl_word_given_trees": "perplexity per word, given the trees",
-    "ppl_word_joint": "perplexity per word, joint",
-    "ppl_word_marginal": "perplexity per word, marginal",
-    "ppl_token_masked": "perplexity per hidden token",
+KINDS = {
+    "given_trees": ("given the trees", "given_tree", "end_given_tree"),
+    "joint": ("joint", "joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
+    "marginal": ("marginal", "marginal", "end_marginal"),
 }
+"""Log-probabilities by their names in scores: in words, their column of items, and that of their ends."""
+PERPLEXITIES = {f"ppl_word_{name}": f"perplexity per word, {text}" for name, (text, _, _) in KINDS.items()}
+PERPLEXITIES["ppl_token_masked"] = "perplexity per hidden token"
 # Scores to compare models of which only some count end-of-sentence.
 WITHOUT_EOS = {
-    "ppl_word_without_eos_given_trees": "perplexity per word without end-of-sentence, given the trees",
-    "ppl_word_without_eos_joint": "perplexity per word without end-of-sentence, joint",
-    "ppl_word_without_eos_marginal": "perplexity per word without end-of-sentence, marginal",
+    f"ppl_word_without_eos_{name}": f"perplexity per word without end-of-sentence, {text}"
+    for name, (text, _, _) in KINDS.items()
 }
-
-
-_GIVEN_TREES, _JOINT, _MARGINAL = "given the trees", "joint", "marginal"
+_GIVEN_TREES, _JOINT, _MARGINAL = (text for text, _, _ in KINDS.values())
 
 
 def _perplexity(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -43,19 +42,17 @@ def _perplexity_without_ends(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _SUMS = {
-    "ppl_word_given_trees": Sums(key="id", columns=("given_tree", "words"), score=_perplexity),
-    "ppl_word_joint": Sums(key="id", columns=("joint", "words"), score=_perplexity),
-    "ppl_word_marginal": Sums(key="id", columns=("marginal", "words"), score=_perplexity),
+    **{
+        f"ppl_word_{name}": Sums(key="id", columns=(column, "words"), score=_perplexity)
+        for name, (_, column, _) in KINDS.items()
+    },
     "ppl_token_masked": Sums(key="id", columns=("masked", "tokens"), score=_perplexity),
-    "ppl_word_without_eos_given_trees": Sums(
-        key="id", columns=("given_tree", "words", "end_given_tree", "ends"), score=_perplexity_without_ends
-    ),
-    "ppl_word_without_eos_joint": Sums(
-        key="id", columns=("joint", "words", "end_given_tree", "ends"), score=_perplexity_without_ends
-    ),
-    "ppl_word_without_eos_marginal": Sums(
-        key="id", columns=("marginal", "words", "end_marginal", "ends"), score=_perplexity_without_ends
-    ),
+    **{
+        f"ppl_word_without_eos_{name}": Sums(
+            key="id", columns=(column, "words", end, "ends"), score=_perplexity_without_ends
+        )
+        for name, (_, column, end) in KINDS.items()
+    },
 }
 _SUMS_OF = {label: _SUMS[name] for name, label in {**PERPLEXITIES, **WITHOUT_EOS}.items()}
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.perplexity.evaluate import (
-    SentenceLogprobs,
     check_shards,
     count_items,
     items_table,
@@ -47,7 +46,7 @@ def evaluate_stream_perplexity(
     """
     import torch
 
-    from pdtools.training.data.streams import Stream
+    from pdtools.training.streams import Stream
 
     model = loaded.model
     if not model.reads_streams:
@@ -71,15 +70,15 @@ def evaluate_stream_perplexity(
     )
     unk_id = loaded.tokenizer.unk_id
     items = [
-        SentenceLogprobs(
-            id=int(shards.ids[i]),
-            tokens=int(lengths[i]),
-            words=words_with_ends(shards.word(i), shards.tokens(i), loaded.model.eos_id),
-            unknown=0 if unk_id is None else int((shards.tokens(i) == unk_id).sum()),
-            marginal=float(totals[i]),
-            ends=int(ends[i]),
-            end_marginal=float(end_totals[i]),
-        )
+        {
+            "id": int(shards.ids[i]),
+            "tokens": int(lengths[i]),
+            "words": words_with_ends(shards.word(i), shards.tokens(i), loaded.model.eos_id),
+            "unknown": 0 if unk_id is None else int((shards.tokens(i) == unk_id).sum()),
+            "marginal": float(totals[i]),
+            "ends": int(ends[i]),
+            "end_marginal": float(end_totals[i]),
+        }
         for i in range(len(shards))
     ]
     table = items_table(items)

@@ -21,7 +21,6 @@ from pdtools.evaluation.reading.effects import (
     effects_table,
     predicted_effects,
 )
-from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.evaluation.reading.regression import (
     Estimate,
     Float,
@@ -35,6 +34,8 @@ from pdtools.evaluation.reading.regression import (
 from pdtools.evaluation.reading.scoring import ModelWords
 from pdtools.evaluation.reading.times import ReadingTimes
 from pdtools.evaluation.results import ITEMS, Results
+from pdtools.stimuli.columns import values_before
+from pdtools.stimuli.frequency import Frequency, frequencies_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -241,10 +242,7 @@ def _words(
     }
     predicting = ["length"]
     if frequency is not None:
-        known = {word: frequency(word) for word in set(words)}
-        columns["log_frequency"] = np.array(
-            [np.nan if (value := known[word]) is None else value for word in words]
-        )
+        columns["log_frequency"] = np.array(frequencies_of(words, frequency))
         predicting.append("log_frequency")
     excluded = np.full(len(words), "", dtype=object)
 
@@ -279,19 +277,14 @@ def _words(
             exclude(np.isinf(values), f"{model.model.name}: infinite {name}")
             columns[column] = np.where(np.isinf(values), np.nan, values)
             predicting.append(column)
-    lagged = {name: _lagged(columns[name], text, regression.spillover) for name in predicting}
+    lags = range(1 + regression.spillover)
+    lagged = {
+        name: np.column_stack([values_before(columns[name], text, lag) for lag in lags])
+        for name in predicting
+    }
     for values in lagged.values():
         exclude(np.isnan(values).any(1), BEFORE)
     return _Table(columns, lagged, excluded), used
-
-
-def _lagged(values: Float, text: NDArray[np.int64], spillover: int) -> Float:
-    """Values of a word and the words before it in its text, (W, 1 + spill-over)."""
-    found = np.full((len(values), 1 + spillover), np.nan)
-    for lag in range(min(1 + spillover, len(values))):
-        same = text[lag:] == text[: len(text) - lag]
-        found[lag:, lag][same] = values[: len(values) - lag][same]
-    return found
 
 
 def _design(table: _Table, names: Sequence[str], kept: NDArray[np.int64]) -> tuple[Float, list[str]]:

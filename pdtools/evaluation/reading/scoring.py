@@ -1,43 +1,111 @@
-"""Models' scores for the words of reading-time texts; in chunks, for several processes."""
+"""Models' scores for the words of reading-time texts, aligned with them by their characters."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
-from pdtools.jobs import JobFolder, Plan, cut, map_chunks
-from pdtools.provenance.hub import name_of_snapshot
+from pdtools.jobs import JobFolder, Plan
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
-from pdtools.search.model import Chunk, ModelSettings, ModelWork
+from pdtools.search.model import ModelSettings
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
+from pdtools.search.spans import SpanTokens, read_spans
+from pdtools.stimuli.surprisals import NamedModel, score_parts
 from pdtools.tokenization import Sentence
 
+Float = NDArray[np.float64]
+PER_NAT = 1 / np.log(2)
+# Reasons why a word has no surprisal.
+CROSSING = "a token reaches over its edge"
+UNCOVERED = "no token for all of it"
+UNKNOWN = "read as an unknown word"
 
-@dataclass(frozen=True, kw_only=True)
-class NamedModel:
-    """A model, or one of its beams.
+
+@dataclass(frozen=True)
+class WordValues:
+    """A model's values for the words of a text.
 
     Attributes:
-        name: its name.
-        column: the name's form in names of columns.
-        settings: its settings.
-        only_if_searched: whether it is excluded if its scores need no search, and so no beam.
+        values: by predictor, float64 (words,); NaN if there is none. Surprisal and entropy are in bits.
+        reasons: the reason why a word has none, by its index.
+        seen: int64 (words,), number of tokens read before each; −1: all before it in its sentence.
     """
 
-    name: str
-    column: str
-    settings: ModelSettings
-    only_if_searched: bool = False
+    values: dict[str, Float]
+    reasons: dict[int, str]
+    seen: NDArray[np.int64]
+
+
+def align(
+    written: Sentence, scored: Sequence[tuple[int, SentenceScore | Unscorable]], *, spaces: bool = False
+) -> WordValues:
+    """Convert the scores of a text's parts to values of its words.
+
+    A word's surprisal is the sum of its tokens' surprisals, its entropy its first token's
+    (:mod:`pdtools.search.spans`). A word that shares a token with another word, that is not covered by
+    tokens, or whose tokens have no score, has no values.
+
+    Args:
+        written: the text and its words.
+        scored: each part's first character in the text, and its score, whose characters count from there.
+        spaces: whether surprisals are corrected for spaces, if the model marks the space before a word.
+    """
+    starts, ends = np.array(written.starts), np.array(written.ends)
+    words, n = np.stack([starts, ends], 1), len(starts)
+    reasons: dict[int, str] = {}
+    covered = np.zeros(len(written.text) + 1, dtype=np.int64)
+    sums: dict[str, Float] = {}
+    seen = np.full(n, -1)
+    for at, score in scored:
+        if isinstance(score, Unscorable):
+            inside = (starts >= at) & (ends <= at + len(score.text))
+            reasons |= dict.fromkeys(np.flatnonzero(inside).tolist(), score.reason)
+            continue
+        read = read_spans(score, words - at, "preceding", empty=np.nan, until=len(written.text) - at)
+        word, reach = read.span, read.reach
+        for i in np.flatnonzero(reach > word).tolist():
+            reasons |= dict.fromkeys(range(int(word[i]), int(reach[i]) + 1), CROSSING)
+        for place in word[read.unknown].tolist():
+            reasons.setdefault(place, UNKNOWN)
+        np.add.at(covered, np.array(score.starts, np.int64)[read.rows] + at, 1)
+        np.add.at(covered, np.array(score.ends, np.int64)[read.rows] + at, -1)
+        of = np.unique(word)
+        for name, values in _values(read, spaces).items():
+            sums.setdefault(name, np.full(n, np.nan))[of] = values[of]
+        if score.seen is not None:
+            seen[of] = np.array(score.seen)[read.first[of]]
+    gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~_is_space(written.text))
+    for place in np.unique(np.searchsorted(starts, gaps, side="right") - 1).tolist():
+        reasons.setdefault(place, UNCOVERED)
+    without = sorted(reasons)
+    for values in sums.values():
+        values[without] = np.nan
+    return WordValues(sums, reasons, seen)
+
+
+def _values(read: SpanTokens, spaces: bool) -> Mapping[str, Float]:
+    """A part's values for all words, by predictor."""
+    measures = read.score.measures
+    found = {"surprisal": read.surprisal("words" if spaces else None) * PER_NAT}
+    if "entropy" in measures:
+        found["entropy"] = read.first_of(measures["entropy"]) * PER_NAT
+    if "attachment" in measures:
+        found["attachment"] = read.sum(measures["attachment"]) * PER_NAT
+    if "closed" in measures:
+        found["closed"] = read.sum(measures["closed"])
+    return found
+
+
+def _is_space(text: str) -> NDArray[np.bool_]:
+    return np.fromiter((letter.isspace() for letter in text), bool, len(text))
 
 
 def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
@@ -48,36 +116,6 @@ def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
         "structure": not {"attachment", "closed"}.isdisjoint(predictors),
     }
     return tuple(measure for measure, is_wanted in wanted.items() if is_wanted)
-
-
-def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
-    """Models named by their folders; with beams, one for each beam of each model that searches.
-
-    A folder ``checkpoint`` or the like is named by its parent; equal names are numbered.
-    """
-    named: list[tuple[str, ModelSettings, bool]] = []
-    for each in settings:
-        name = name_of(each.model_dir)
-        if not beams:
-            named.append((name, each, False))
-        for i, beam in enumerate(beams):
-            searched = replace(each, search=replace(each.search, beam=beam))
-            named.append((f"{name}, beam {beam}", searched, i > 0))
-    total, used = Counter(name for name, _, _ in named), Counter[str]()
-    made = []
-    for name, each, only in named:
-        used[name] += 1
-        name = f"{name} ({used[name]})" if total[name] > 1 else name
-        made.append(NamedModel(name=name, column=_plain(name), settings=each, only_if_searched=only))
-    return made
-
-
-def name_of(folder: str) -> str:
-    """The name of a model: its folder's, its run's if the folder is a part of one, or its name on the hub."""
-    path = Path(folder).resolve()
-    if (hub := name_of_snapshot(path)) is not None:
-        return hub.partition("@")[0].rpartition("/")[2]
-    return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name
 
 
 @dataclass(frozen=True)
@@ -118,17 +156,11 @@ def external_words(times: ReadingTimes) -> list[ModelWords]:
             if not np.isnan(bits[word]) and bits[word] != value:
                 raise PdtoolsError(f"{name} is {cell} and {bits[word]:g} of the same word")
             bits[word] = value
-        model = NamedModel(name=name, column=_plain(name), settings=ModelSettings(model_dir=name))
+        model = NamedModel(name=name, settings=ModelSettings(model_dir=name))
         ends = np.cumsum([len(text.words) for text in times.texts])[:-1]
         words = [WordValues({"surprisal": own}, {}, np.full(len(own), -1)) for own in np.split(bits, ends)]
         made.append(ModelWords(model, {"kind": "column", "column": name}, tuple(words)))
     return made
-
-
-def _plain(name: str) -> str:
-    """A name in the form for names of columns."""
-    column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in name).split())
-    return column or "model"
 
 
 def score_words(
@@ -149,7 +181,7 @@ def score_words(
     Args:
         texts: the items.
         models: from :func:`named_models`; excluded ones have no result.
-        spaces: see :func:`pdtools.evaluation.reading.alignment.align`.
+        spaces: see :func:`pdtools.evaluation.reading.scoring.align`.
         plan, job: how the chunks are distributed and kept.
         progress: wraps the iterator over the scored parts.
     """
@@ -181,50 +213,6 @@ def _knows_spaces(scores: Iterable[Sequence[tuple[int, SentenceScore | Unscorabl
     return any(
         isinstance(score, SentenceScore) and "begins" in score.measures for own in scores for _, score in own
     )
-
-
-def score_parts(
-    models: Sequence[NamedModel],
-    parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
-    settings: dict[int, dict[str, Any]],
-    *,
-    plan: Plan,
-    job: JobFolder | None = None,
-    parses: bool = False,
-) -> Iterator[tuple[int, tuple[int, int], Any]]:
-    """Score parts of texts, with one model after the other.
-
-    Args:
-        models: from :func:`named_models`.
-        parts_of: gives a model's input, by its number and its scorer's settings: places, sentences.
-        settings: filled with the scorers' settings, by the numbers of models.
-        plan, job: how the chunks are distributed and kept.
-        parses: whether the best incremental parses are added to scores.
-
-    Yields:
-        A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
-    """
-    models = [replace(model, settings=replace(model.settings, parses=parses)) for model in models]
-    asked = tuple(model.settings for model in models)
-    work = ModelWork(asked, "score_with_parses" if parses else "score")
-    for chunk, scores in map_chunks(work, _chunks(models, parts_of, settings), plan, job):
-        for place, score in zip(chunk.places, scores, strict=True):
-            yield chunk.model, place, score
-
-
-def _chunks(
-    models: Sequence[NamedModel],
-    parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
-    settings: dict[int, dict[str, Any]],
-) -> Iterator[Chunk]:
-    for number, model in enumerate(models):
-        scorer = model.settings.load()
-        if model.only_if_searched and scorer.settings["beam"] is None:
-            continue
-        settings[number] = dict(scorer.settings)
-        for chunk in cut(parts_of(number, scorer.settings), scorer.look_ahead):
-            places, sentences = zip(*chunk, strict=True)
-            yield Chunk(sentences, number, places)
 
 
 def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:

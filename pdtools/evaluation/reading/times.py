@@ -238,36 +238,30 @@ def read_times(
     notes: list[str] = []
     of_texts: Columns | None = None
     if texts is not None:
-        rows = _Rows(texts)
-        header = rows.header
-        notes.append(rows.note)
+        of_words = _Table(texts)
         # A table of words only needs the columns of words' places.
         measured = ("subject", "time", "surprisal", *_ON_DEMAND)
         known = {name: of for name, of in (columns or {}).items() if name not in measured}
-        known |= {"subject": header[0], "time": header[0]}
-        of_texts = columns_of(header, format, known, texts)
-        place = _Cells(of_texts, header, texts)
-        for line, cells in rows:
-            words.add(place.of(line, cells), line, texts)
-    rows = _Rows(file)
-    header = rows.header
-    notes.append(rows.note)
-    own = columns_of(header, format, columns or {}, file)
+        known |= {"subject": of_words.header[0], "time": of_words.header[0]}
+        of_texts = columns_of(of_words.header, format, known, texts)
+        for line, _, row in of_words.rows(of_texts):
+            words.add(row, line, texts)
+        notes += of_words.notes
+    table = _Table(file)
+    own = columns_of(table.header, format, columns or {}, file)
     if own.sentence is not None and of_texts is not None and of_texts.sentence is None:
         own = replace(own, sentence=None)  # words that nobody read would be in no sentence
         notes.append(f"{file}: its column sentence is not read: {texts}, which gives the texts, has none")
-    place = _Cells(own, header, file)
     keys: list[tuple[str, int]] = []
     subjects: dict[str, int] = {}
     read_by: list[int] = []
     every_time: list[float] = []
     lines: list[int] = []
-    others = _other_columns(header, place.columns)
+    others = _other_columns(table.header, own)
     kept: list[list[str]] = [[] for _ in others]
-    for line, cells in rows:
-        row = place.of(line, cells)
+    for line, cells, row in table.rows(own):
         words.add(row, line, file)
-        every_time.append(_time(row.time, line, file, place.columns.time))
+        every_time.append(_time(row.time, line, file, own.time))
         keys.append((row.item, row.number))
         read_by.append(subjects.setdefault(row.subject, len(subjects)))
         lines.append(line)
@@ -288,17 +282,16 @@ def read_times(
         hint = (
             "leave one out; of a subject who read it twice: --column subject=A+B takes two columns together"
         )
-        if place.columns.subject is None:
+        if own.subject is None:
             reason = (
                 f"word {number} of item {item} is in line {lines[first]} already, and no column of subjects"
             )
             hint = "name that column: --column subject=participant, and so on"
         raise InputError(reason, file=file, line=lines[second], hint=hint)
-    if place.decoded:
-        notes.append(f"{file}: percent escapes in {place.decoded} rows are read as characters (%2C: a comma)")
+    notes += table.notes
     if (few := int(((time > 0) & (time < _FEW)).sum())) > _MANY * (time > 0).sum():
         notes.append(
-            f"{file}: {few} times are below {_FEW} ms: {place.columns.time} has to be in milliseconds,"
+            f"{file}: {few} times are below {_FEW} ms: {own.time} has to be in milliseconds,"
             " not in seconds or logarithms"
         )
     labels = {name: np.array(cells, dtype=object) for name, cells in zip(others, kept, strict=True)}
@@ -310,10 +303,10 @@ def read_times(
         time=time[has_time],
         subjects=tuple(names[i] for i in there),
         without_time=int((~has_time).sum()),
-        columns=place.columns,
+        columns=own,
         labels={name: cells[has_time] for name, cells in labels.items()},
         untimed={name: cells[~has_time] for name, cells in labels.items()},
-        notes=tuple(filter(None, notes)),
+        notes=tuple(notes),
     )
 
 
@@ -344,50 +337,67 @@ class _Row:
     group: str
 
 
-class _Cells:
-    """Converts a table's rows by the roles of its columns.
+class _Table:
+    """A table's rows by the roles of its columns; blank lines are skipped.
 
     Attributes:
-        decoded: the number of rows so far whose word had percent escapes.
+        header: the names of columns.
+        notes: doubtful readings, of quotes and (once all rows are read) of percent escapes, for people.
     """
 
-    def __init__(self, columns: Columns, header: Sequence[str], file: str) -> None:
-        self.columns = columns
-        self.decoded = 0
-        self._width = len(header)
+    def __init__(self, file: str) -> None:
+        if (kind := ending(file)) in (".xlsx", ".parquet"):
+            raise InputError(f"{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
+        found = Delimited(file, "csv" if kind == ".csv" else "tsv")
+        self.notes = [f"{file}: {found.doubt}"] if found.doubt else []
         self._file = file
-        self._places = {
-            what: [header.index(name) for name in names] for what, names in _named(columns).items()
-        }
+        self._lines = ((line, cells) for line, cells in found if any(cells))
+        line, self.header = next(self._lines, (1, []))
+        if not self.header:
+            raise InputError("there is no header", file=file)
+        if found.delimiter == ";":
+            hint = "save it with commas between cells, and decimal points, or as TSV"
+            raise InputError("semicolons between cells", file=file, line=line, hint=hint)
 
-    def of(self, line: int, cells: Sequence[str]) -> _Row:
-        """Convert one row."""
-        if len(cells) != self._width:
-            reason = f"{len(cells)} cells, where the header has {self._width}"
-            raise InputError(reason, file=self._file, line=line)
-        found = {
-            name: " ".join(cells[place].strip() for place in places) for name, places in self._places.items()
+    def rows(self, columns: Columns) -> Iterator[tuple[int, list[str], _Row]]:
+        """The rows: line number, cells, and content by role."""
+        decoded = 0
+        places = {
+            what: [self.header.index(name) for name in names] for what, names in _named(columns).items()
         }
-        try:
-            number = float(found["number"])
-            if not number.is_integer():
-                raise ValueError
-        except (ValueError, OverflowError) as error:
-            reason = f"{self.columns.number} is {found['number']!r}, not a whole number"
-            raise InputError(reason, file=self._file, line=line) from error
-        word = _decoded(found["word"]).strip()
-        self.decoded += word != found["word"]
-        if not word:
-            raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
-        return _Row(
-            found["item"],
-            int(number),
-            word,
-            found.get("subject", ""),
-            found["time"],
-            found.get("sentence"),
-            found.get("group", ""),
-        )
+        for line, cells in self._lines:
+            if len(cells) != len(self.header):
+                reason = f"{len(cells)} cells, where the header has {len(self.header)}"
+                raise InputError(reason, file=self._file, line=line)
+            found = {name: " ".join(cells[place].strip() for place in own) for name, own in places.items()}
+            try:
+                number = float(found["number"])
+                if not number.is_integer():
+                    raise ValueError
+            except (ValueError, OverflowError) as error:
+                reason = f"{columns.number} is {found['number']!r}, not a whole number"
+                raise InputError(reason, file=self._file, line=line) from error
+            word = _decoded(found["word"]).strip()
+            decoded += word != found["word"]
+            if not word:
+                raise InputError(f"{columns.word} is empty", file=self._file, line=line)
+            yield (
+                line,
+                cells,
+                _Row(
+                    found["item"],
+                    int(number),
+                    word,
+                    found.get("subject", ""),
+                    found["time"],
+                    found.get("sentence"),
+                    found.get("group", ""),
+                ),
+            )
+        if decoded:
+            self.notes.append(
+                f"{self._file}: percent escapes in {decoded} rows are read as characters (%2C: a comma)"
+            )
 
 
 class _Words:
@@ -454,31 +464,6 @@ def _time(cell: str, line: int, file: str, column: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise InputError(f"{column} is {cell}, not a time", file=file, line=line)
     return value
-
-
-class _Rows:
-    """The header of a table, and its other rows with their line numbers; blank lines are skipped.
-
-    Attributes:
-        header: the names of columns.
-        note: the doubtful reading of quotes, for people; empty: none.
-    """
-
-    def __init__(self, file: str) -> None:
-        if (kind := ending(file)) in (".xlsx", ".parquet"):
-            raise InputError(f"{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
-        found = Delimited(file, "csv" if kind == ".csv" else "tsv")
-        self.note = f"{file}: {found.doubt}" if found.doubt else ""
-        self._rows = ((line, cells) for line, cells in found if any(cells))
-        line, self.header = next(self._rows, (1, []))
-        if not self.header:
-            raise InputError("there is no header", file=file)
-        if found.delimiter == ";":
-            hint = "save it with commas between cells, and decimal points, or as TSV"
-            raise InputError("semicolons between cells", file=file, line=line, hint=hint)
-
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        return self._rows
 
 
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")

@@ -102,26 +102,17 @@ class Formula:
         regions = dict.fromkeys(step for step in program if isinstance(step, tuple))
         return cls(text, tuple(regions), tuple(program))
 
-    def holds(self, surprisal: Callable[[int | None, str], float]) -> bool:
-        """Return whether the formula is true of these surprisals.
-
-        Args:
-            surprisal: given a region number (None: the sum over all regions) and a condition.
-        """
-
-        return self.truth(surprisal) is True
-
     def truth(self, surprisal: Callable[[int | None, str], float], error_bound: float = 0.0) -> bool | None:
         """Return whether the formula is true; None if the comparisons leave it undecided (Kleene's logic).
 
         Args:
-            surprisal: as for :meth:`holds`.
+            surprisal: given a region number (None: the sum over all regions) and a condition.
             error_bound: on the difference of the two sides of each comparison.
         """
         return self._run(surprisal, error_bound)[1].pop()
 
     def value(self, surprisal: Callable[[int | None, str], float]) -> float:
-        """The number that the formula evaluates to; ``surprisal`` as in :meth:`holds`."""
+        """The number that the formula evaluates to; ``surprisal`` as in :meth:`truth`."""
         return self._run(surprisal, 0.0)[0].pop()
 
     def margin(self, surprisal: Callable[[int | None, str], float]) -> float:
@@ -131,7 +122,7 @@ class Formula:
         disjunction the greatest of its parts. A formula with ``=`` holds at small negative amounts too.
 
         Args:
-            surprisal: as for :meth:`holds`; the margin has its unit.
+            surprisal: as for :meth:`truth`; the margin has its unit.
         """
         return self._run(surprisal, 0.0)[2].pop()
 

@@ -1,15 +1,17 @@
-"""Test suites in the format of SyntaxGym: items with conditions, conditions with regions, predictions."""
+"""Test suites in the format of SyntaxGym as items, and the scores of papers (Hu et al. 2020)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.evaluation.sg.circuits import circuit_of
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, NamedSpan, String
+from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.formula import Formula, FormulaError
+from pdtools.evaluation.sg.record import EXCLUDED, SCORED_31, SCORED_33, circuit_of
 from pdtools.files import Kind, Source, check_kind, decode_utf8, held, read_bytes
 from pdtools.files.json_input import number_of, parse_json, text_of
 from pdtools.files.names import has_ending
@@ -67,7 +69,7 @@ class Suite:
 
     Attributes:
         name: as in its ``meta``.
-        circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.circuits.circuit_of`).
+        circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.record.circuit_of`).
         formulas: its predictions; the first is the scored one.
         items: in file order.
         region_names: the authors' names of some or all regions, by number (``region_meta``).
@@ -78,12 +80,6 @@ class Suite:
     formulas: tuple[Formula, ...]
     items: tuple[SuiteItem, ...]
     region_names: Mapping[int, str] = field(default_factory=dict)
-
-
-class Suites(Protocol):
-    """Suites that can be iterated over several times: a list, or :class:`SuiteFiles`."""
-
-    def __iter__(self) -> Iterator[Suite]: ...
 
 
 class SuiteFiles:
@@ -115,11 +111,6 @@ class SuiteFiles:
     def __iter__(self) -> Iterator[Suite]:
         for place, data in _documents(self._source, self._order):
             yield _suite(data, place)
-
-
-def read_suites(source: str | Path) -> list[Suite]:
-    """The suites of :class:`SuiteFiles`, in memory."""
-    return list(SuiteFiles(source))
 
 
 def _documents(source: Source, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
@@ -202,3 +193,101 @@ def _check_references(suite: Suite, place: str) -> None:
                 raise InputError(
                     f"item {item.number}, condition {condition!r}: no region {region}", file=place
                 )
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+class SuiteItems(ItemSet):
+    """The items of test suites, read from files (:class:`SuiteFiles`) or in memory.
+
+    An item is right iff the suite's first prediction holds; a suite is the mean over its scored items; a
+    circuit the unweighted mean of its suites. The score ``overall`` is the mean of the suites (Hu et al.
+    2020: unweighted, neither of circuits nor of items) without fgd-embed3, fgd-embed4 and nn-nv-rpl, which
+    are in ``by_suite`` only; ``sg_31`` is the same, if all 31 suites of the paper are there, else None;
+    ``sg_33`` has fgd-embed3 and fgd-embed4 too (Qian et al. 2021), if all are there; ``by_prediction`` has
+    every prediction of every suite that has more than one.
+
+    Args:
+        suites: the suites.
+        text_style: see :meth:`written`.
+    """
+
+    task, title = "sg", "Syntactic generalization"
+    names = ("circuit", "suite")
+    outside = EXCLUDED
+
+    settings: Mapping[str, Any] = {
+        "text": "regions joined by single spaces, final punctuation and capitals as in the suites",
+        "equality": "|a - b| <= 1e-3 + 1e-5 |b|",
+        "eos_in_regions": False,
+    }
+
+    def __init__(self, suites: Iterable[Suite], text_style: str | None = None) -> None:
+        self._suites, self._style = suites, text_style
+
+    def written(self, text_style: str | None) -> SuiteItems:
+        """See :class:`ItemSet`. Suites are spaced as treebanks are."""
+        return SuiteItems(self._suites, text_style)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The items of all suites, in order."""
+        for suite in self._suites:
+            formulas = {str(number): of for number, of in enumerate(suite.formulas, start=1)}
+            for item in suite.items:
+                strings = {
+                    condition.name: present(condition, self._style, suite.region_names)
+                    for condition in item.conditions
+                }
+                yield Item(str(item.number), strings, formulas, (suite.circuit, suite.name))
+
+    def further_scores(self, scores: Mapping[str, Any], tallies: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The other conventions of papers."""
+        by_suite, by_circuit = scores["by_suite"], scores["by_circuit"]
+        by_prediction = {
+            suite: {name: of[circuit, suite].share for name, of in tallies.items() if (circuit, suite) in of}
+            for circuit, suite in sorted(next(iter(tallies.values())), key=lambda key: str(key[1]))
+        }
+        return {
+            "sg_31": _mean_of_all(by_suite, SCORED_31),
+            "sg_33": _mean_of_all(by_suite, SCORED_33),
+            "mean_of_circuits": mean([score for score in by_circuit.values() if score is not None]),
+            "by_prediction": {suite: of for suite, of in by_prediction.items() if len(of) > 1},
+        }
+
+
+def _mean_of_all(by_suite: Mapping[str, float | None], wanted: Iterable[str]) -> float | None:
+    """The mean of these suites, if every one of them has a score."""
+    scores = [by_suite.get(suite) for suite in sorted(wanted)]
+    present = [score for score in scores if score is not None]
+    return mean(present) if len(present) == len(scores) else None
+
+
+def present(
+    condition: Condition, text_style: str | None, region_names: Mapping[int, str] | None = None
+) -> String:
+    """Write a sentence in a model's text style. Suites are spaced as treebanks are.
+
+    Args:
+        text_style: see :meth:`ItemSet.written`.
+        region_names: names of regions, by number.
+    """
+    from pdtools.tokenization import join_words, split_spaces, split_words
+
+    text, spans = condition.text, condition.spans
+    if text_style == "raw":
+        sentence = join_words(split_spaces(text).words, "raw")
+        spans, word = (), 0
+        for region in condition.regions:
+            first, word = word, word + len(region.split(" ")) if region else word
+            empty_at = sentence.ends[word - 1] if word else 0
+            ends = (sentence.starts[first], sentence.ends[word - 1]) if region else (empty_at, empty_at)
+            spans = (*spans, ends)
+    else:
+        sentence = split_words(text, "ptb") if text_style == "ptb" else split_spaces(text)
+    names = region_names or {}
+    regions = (
+        NamedSpan(number, *ends, region, names.get(number))
+        for number, ends, region in zip(condition.numbers, spans, condition.regions, strict=True)
+    )
+    return String(sentence.text, regions=tuple(regions), words=sentence)

@@ -14,10 +14,8 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.dependency.scorer import VALUES, ArcPairs
-from pdtools.trees.graph_features import graph_features
-from pdtools.trees.graphs import Graph
-
-OTHER_WORDS = "words that begin where no token shows it"
+from pdtools.models.derivations import OTHER_WORDS
+from pdtools.trees.graphs import Graph, graph_features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class ArcBatch(Batch):
         word: int64 (B, N), the word of each token, from 1; 0 for ROOT.
         first: int64 (B, M), the position of each word's first token; 0 where there is no word.
         adjacency: bool (B, M, M), arcs from heads to dependents.
-        features: uint8 (B, 3, M, M), for words up to each word (:mod:`pdtools.trees.graph_features`), within
+        features: uint8 (B, 3, M, M), for words up to each word (:mod:`pdtools.trees.graphs`), within
             the embeddings.
         clamped: int64 (B,), number of features beyond the embeddings.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
+from pdtools.models.base import bad_config, check_at_least
 from pdtools.models.dependency.derivations import ArcKind
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.transformer.config import TransformerConfig
 
 Counts = Literal["masked", "all"]
@@ -38,13 +38,8 @@ class GiltConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, choices in (("counts", Counts), ("arcs", Arcs)):
-            if getattr(self, name) not in get_args(choices):
-                raise bad_config(
-                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
-                )
-        if min(self.best_counts, self.scorer_width) < 0 or self.feature_width < 1:
-            raise bad_config("best_counts and scorer_width must be 0 or more, and feature_width at least 1")
+        check_at_least(self, 0, "best_counts", "scorer_width")
+        check_at_least(self, 1, "feature_width")
         if self.layout == "window" or self.objective == "masked":
             raise bad_config("gilt reads sentences from left to right: no windows, no masked objective")
         if self.attachment_head or self.treereg_layer or self.as_released or self.stack_layers != "none":

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.models.dependency.batch import OTHER_WORDS, ArcBatch, word_numbers
+from pdtools.models.dependency.batch import ArcBatch, word_numbers
 from pdtools.models.dependency.scorer import COUNTS, best_sets, log_polynomials, log_set_sums
+from pdtools.models.derivations import NO_ARCS, OTHER_WORDS
 from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.trees import Tree
-from pdtools.trees.graph_trees import graph_tree
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, graph_tree
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Number of sets of each size that a beam search considers for each hypothesis.
 MOST_SETS = 16
 
-NO_GRAPH = "trees of constituents have no dependency arcs"
 TOO_MANY = f"{COUNTS} or more arcs at a word"
 
 
@@ -91,7 +90,7 @@ class ArcKind(TokenwiseKind):
 
     def of_sentence(self, row: ShardRow) -> Graph | str:
         """See :meth:`DerivationKind.of_sentence`: constituents do not determine dependencies."""
-        return NO_GRAPH if row.graph is None else row.graph
+        return NO_ARCS if row.graph is None else row.graph
 
     def problem(self, model: LanguageModel, given: Graph) -> str | None:
         """See :meth:`DerivationKind.problem`."""

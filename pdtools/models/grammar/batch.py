@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pdtools.models.batch import Batch
 from pdtools.trees.actions import ActionIds, ActionRows, action_rows, padded
-from pdtools.trees.arc_rows import ArcIds, arc_rows
+from pdtools.trees.arc_standard import ArcIds, arc_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,7 +85,7 @@ class ActionBatch(Batch):
 
 @dataclass(frozen=True, kw_only=True)
 class TransitionBatch(ActionBatch):
-    """Rows of arc-standard actions; see :class:`pdtools.trees.arc_rows.ArcRows`.
+    """Rows of arc-standard actions; see :class:`pdtools.trees.arc_standard.ArcRows`.
 
     Attributes:
         head: int64 (B, N), for arcs the last token of the head, for pop_root the start; -1 for others.

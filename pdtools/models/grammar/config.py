@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pdtools.models.base import bad_config, check_at_least
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.grammar.derivations import ActionKind
 from pdtools.models.grammar.transition_derivations import TransitionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig
 from pdtools.trees.actions import ActionIds
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 Normalize = Literal["allowed", "all"]
 
@@ -22,9 +22,7 @@ class ActionModelConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self._counts():
-            if getattr(self, name) < 1:
-                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
+        check_at_least(self, 1, "max_open")
         if self.objective != "causal" or self.attachment_head or self.as_released:
             raise bad_config("an action model is causal, without attachment_head and as_released")
         if self.layout == "window":
@@ -35,11 +33,6 @@ class ActionModelConfig(TransformerConfig):
             raise bad_config(
                 f"positions must be one of {', '.join(self._positions())}, not {self.positions!r}"
             )
-
-    @classmethod
-    def _counts(cls) -> tuple[str, ...]:
-        """Own settings that have to be at least 1."""
-        return ("max_open",)
 
     @classmethod
     def _positions(cls) -> tuple[Positions, ...]:
@@ -76,9 +69,9 @@ class PlmConfig(ActionModelConfig):
     max_open: int = 50
     normalize: Normalize = "allowed"
 
-    @classmethod
-    def _counts(cls) -> tuple[str, ...]:
-        return ("n_labels", "max_open")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "n_labels")
 
     @classmethod
     def _positions(cls) -> tuple[Positions, ...]:

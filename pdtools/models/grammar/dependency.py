@@ -1,7 +1,8 @@
-"""Dependency Transformer Grammars (Zhao et al. 2024)."""
+"""Dependency Transformer Grammars (Zhao et al. 2024): the memory of many prefixes, and the model."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,24 +12,92 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
-from pdtools.models.grammar.state import ActionState, ActionStep
+from pdtools.models.grammar.output import (
+    Allowed,
+    Linear,
+    OutputLayer,
+    Prefix,
+    allowed_transitions,
+)
+from pdtools.models.grammar.state import ActionState, ActionStep, aligned
 from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
-from pdtools.models.grammar.transition_state import TransitionState
+from pdtools.models.kernels.decoding import logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
 from pdtools.tokenization import Tokenizer
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pdtools.models.grammar.config import DependencyGrammarConfig
+
 
 # Columns of the action's distribution: left_arc and right_arc in the order of their numbers, then GEN.
 _GEN = 2
+
+
+@dataclass
+class TransitionState(ActionState):
+    """R prefixes of arc-standard actions, with words on the stack in place of open constituents.
+
+    Attributes:
+        n_open: int64 (R,), words on the stack; the start lies beneath them.
+        labels: int64 (R, max_open + 1), the last token of each item's head, the start's first.
+        places: int64 (R, max_open + 1), the index of each item's beginning among the entries, which are the
+            stack's, all tokens of a word.
+        depths: int16 (R, W), number of items beneath each entry's.
+    """
+
+    @classmethod
+    def empty(cls, rows: int, *, max_open: int, **model: Any) -> Self:
+        """See :meth:`ActionState.empty`."""
+        return super().empty(rows, max_open=max_open + 1, **model)
+
+    def push_transition(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> ActionStep:
+        """Note the next action of every prefix, as :meth:`ActionState.push`; return the positions to read.
+
+        Args:
+            actions: int64 (R,).
+            ids: numbers of actions.
+            continuing: bool (V,), tokens that continue a word.
+        """
+        assert self.depths is not None
+        composes = actions >= ids.first_closer
+        begins = ~composes & (self.last >= 0) & ~continuing[actions.clamp(max=ids.tokens - 1)]
+        top = self.n_open  # (R,), the index of the top item on the stack, the start's is 0
+        second = torch.where(composes, top - 1, 0)
+        # An arc sees both top items, and replaces them; a token sees all.
+        first = torch.where(composes, self._at(self.places, second), 0)
+        put_at = torch.where(composes, first, self.count)
+        head = torch.where(actions == ids.left, self._at(self.labels, top), self._at(self.labels, second))
+        own = self.memory.used + torch.arange(len(actions), device=actions.device)
+        entries, real, place = aligned(self.entries, first, self.count - first)  # (R, K) each
+        depths = self.depths.gather(1, place.clamp(min=0))
+        self.n_open = self.n_open + begins.long() - composes.long()
+        depth = self.n_open.short()
+        item = self.n_open[:, None]
+        self._put(put_at, own, depth)
+        self.labels = self.labels.scatter(1, item, torch.where(composes, head, actions)[:, None])
+        here = torch.where(begins | composes, put_at, self._at(self.places, self.n_open))
+        self.places = self.places.scatter(1, item, here[:, None])
+
+        # The dependent of an arc is at -1, its head and itself at 0: mirrored if the top is the head.
+        distance = depth[:, None] - depths
+        distance = torch.where((actions == ids.left)[:, None], -1 - distance, distance)
+        visible = F.pad(real, (0, 1), value=True)[:, None]
+        again = torch.nonzero(composes & (actions != ids.pop_root))[:, 0]
+        step = self._step(actions, entries, visible, distance, again, depth)
+        heads = torch.where(composes, head, -1)
+        return step._replace(head=torch.cat([heads, heads[again]]))
+
+    @staticmethod
+    def _at(table: Tensor, item: Tensor) -> Tensor:
+        """The value of an item (R,) in each row (R, I)."""
+        return table.gather(1, item[:, None])[:, 0]
 
 
 class DependencyGrammarLM(GrammarLM):
@@ -124,7 +193,7 @@ class DependencyGrammarLM(GrammarLM):
         self._rule_out_tokens(logits, may)
         gen = actions[:, _GEN]
         # Without GEN all logits may be -inf, whose sum is no number.
-        gen = gen - logsumexp_of(logits).where(gen > -torch.inf, 0)  # (r,)
+        gen = gen - logsumexp(logits).where(gen > -torch.inf, 0)  # (r,)
         structure = torch.cat([(logits[:, v] + gen)[:, None], actions[:, :_GEN]], 1)
         return structure, logits[:, :v] + gen[:, None]
 

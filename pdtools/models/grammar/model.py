@@ -14,15 +14,15 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
-from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
+from pdtools.models.grammar.output import Linear, OutputLayer, Prefix, allowed
 from pdtools.models.grammar.state import ActionState, ActionStep
+from pdtools.models.kernels.decoding import blocks_of, logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
+from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.actions import ActionIds
@@ -250,9 +250,7 @@ class GrammarLM(TransformerLM):
         """
         prefix = state.prefix()
         if tokens is None or state.output is None:
-            cells = LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS
-            rows = max(1, cells // self.actions.number)
-            parts = [slice(first, first + rows) for first in range(0, len(state.hidden), rows)]
+            parts = blocks_of(len(state.hidden), self.actions.number, self.device)
             every = [
                 self._next(
                     state.hidden[part],
@@ -295,9 +293,9 @@ class GrammarLM(TransformerLM):
         v = self.vocab_size
         logits = self.logits(hidden).float()
         over_all = self.config.normalize == "all"
-        total = logsumexp_of(logits) if over_all else None
+        total = logsumexp(logits) if over_all else None
         self._rule_out(logits, prefix)
-        total = logsumexp_of(logits) if total is None else total  # (r,)
+        total = logsumexp(logits) if total is None else total  # (r,)
         of_tokens = logits[:, :v] if tokens is None else logits.gather(1, tokens[:, None])
         chosen = of_tokens - total[:, None]
         return logits[:, v:] - total[:, None], chosen if tokens is None else chosen[:, 0]

@@ -1,4 +1,6 @@
-"""The output layer of an action model, in parts that are allowed as a whole: no masks over the vocabulary.
+"""The actions that may follow a prefix, and the output layer, in parts that are allowed as a whole.
+
+So there are no masks over the vocabulary.
 
 Shapes: R prefixes, D numbers of a hidden state, V tokens, S openers and closers.
 """
@@ -11,9 +13,73 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.grammar.allowed import Allowed
-from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
-from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU
+from pdtools.models.kernels.decoding import blocks_of, logsumexp
+from pdtools.trees.actions import ActionIds
+from pdtools.trees.arc_standard import ArcIds
+
+
+class Prefix(NamedTuple):
+    """The state that the next action depends on, besides the model: tensors of one shape (S,).
+
+    Attributes:
+        last: int64, the last action.
+        n_open: int, constituents open after it; for arcs, words on the stack.
+        label: int64, the innermost one's label; any value if none is open.
+    """
+
+    last: Tensor
+    n_open: Tensor
+    label: Tensor
+
+
+class Allowed(NamedTuple):
+    """The actions that may follow prefixes, whatever the rest of the string.
+
+    Attributes:
+        structure: bool (S, labels + closers).
+        tokens: bool (S,), whether a token may; for arcs, one that begins a word.
+        continuing: bool (S,), whether a token that continues a word may.
+    """
+
+    structure: Tensor
+    tokens: Tensor
+    continuing: Tensor
+
+
+def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowed:
+    """The allowed actions: after the start an opener; after an opener another or a token; then also closers.
+
+    Args:
+        prefix: S of them, not at the end.
+        ids: numbers of actions.
+        start: the start token's number.
+        max_open: the most constituents that are open at once.
+    """
+    last, n_open, label = prefix
+    is_start = last == start
+    is_opener = (last >= ids.tokens) & (last < ids.first_closer)
+    may_open = (n_open < max_open) & (is_start | (n_open > 0))
+    may_close = ~is_opener & (n_open > 0)
+    closers = may_close[:, None]
+    if ids.typed:
+        closers = closers & (label[:, None] == torch.arange(ids.labels, device=last.device))
+    structure = torch.cat([may_open[:, None].expand(-1, ids.labels), closers], 1)
+    return Allowed(structure, n_open > 0, (last < ids.tokens) & ~is_start)
+
+
+def allowed_transitions(prefix: Prefix, ids: ArcIds, start: int, max_open: int) -> Allowed:
+    """The arc-standard actions that may follow: arcs between two words, pop_root of a single one, tokens.
+
+    Args:
+        prefix: S of them, not after pop_root.
+        ids: numbers of actions; the columns of structure are pop_root, left_arc and right_arc.
+        start: the start token's number.
+        max_open: the most words on the stack.
+    """
+    last, n_open, _ = prefix
+    arcs = n_open > 1
+    structure = torch.stack([n_open == 1, arcs, arcs], 1)
+    return Allowed(structure, n_open < max_open, (last < ids.tokens) & (last != start))
 
 
 class Linear(NamedTuple):
@@ -32,9 +98,8 @@ class Linear(NamedTuple):
 
     def sums(self, hidden: Tensor) -> Tensor:
         """Logarithms of the sums of exp of the logits, in blocks of rows: float (R,)."""
-        cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
-        blocks = hidden.split(max(1, cells // max(1, len(self.weight))))
-        return torch.cat([logsumexp_of(self.logits(block)) for block in blocks])
+        blocks = blocks_of(len(hidden), len(self.weight), hidden.device)
+        return torch.cat([logsumexp(self.logits(hidden[rows])) for rows in blocks])
 
 
 class OutputLayer(NamedTuple):
@@ -92,8 +157,3 @@ class OutputLayer(NamedTuple):
         logit = logit.to(hidden.dtype).float()
         fits = (self.begins[tokens] & may.tokens) | (self.continues[tokens] & may.continuing)
         return structure - total[:, None], logit.masked_fill(~fits, -torch.inf) - total
-
-
-def logsumexp_of(logits: Tensor) -> Tensor:
-    """Compute log Σ exp of rows (R, A), in C if possible: (R,)."""
-    return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.base import DecoderState
-from pdtools.models.grammar.allowed import Prefix
-from pdtools.models.grammar.output import OutputLayer
+from pdtools.models.grammar.output import OutputLayer, Prefix
 from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
-from pdtools.models.transformer.score_terms import depth_differences
+from pdtools.models.transformer.score_terms import depth_indices
 from pdtools.trees.actions import ActionIds
 
 if TYPE_CHECKING:
@@ -224,16 +223,13 @@ class ActionState(DecoderState):
             ids: numbers of actions.
             masked_heads: H, if two of them see constituents.
         """
-        rows = len(actions)
-        number = torch.arange(rows, device=actions.device)
         opening = (actions >= ids.tokens) & (actions < ids.first_closer)
         closing = actions >= ids.first_closer
         is_start = self.last < 0
         has_stack = self.depths is not None
         innermost = (self.n_open - 1).clamp(min=0)
         opened_at = self.places.gather(1, innermost[:, None])[:, 0]  # (R,)
-        begin = self.memory.used
-        own = begin + number
+        own = self.memory.used + torch.arange(len(actions), device=actions.device)
 
         # The visible entries of each: from the first on, and itself.
         first = torch.where(closing, opened_at, 0) if has_stack else torch.zeros_like(opened_at)
@@ -241,7 +237,6 @@ class ActionState(DecoderState):
         depth = (self.n_open + torch.where(closing, 0, 1)).short()
         depth = torch.where(is_start, 0, depth)
         keys, real, place = aligned(seen, first, count)  # (R, K) each
-        keys = torch.cat([keys, own[:, None]], 1)
         depths = None if self.depths is None else self.depths.gather(1, place.clamp(min=0))
 
         # The entries that stay on the stack, or in the past.
@@ -254,43 +249,57 @@ class ActionState(DecoderState):
                 table = getattr(self, name)
                 value = torch.where(opening[:, None], opened[:, None], table.gather(1, level))
                 setattr(self, name, table.scatter(1, level, value))
-        positions = self.read
-        self.last, self.read, self.closing = actions, self.read + 1, None
 
         visible = F.pad(real, (0, 1), value=True)[:, None]  # (R, 1, K)
         if masked_heads is not None:
-            visible = self._heads(visible, place, self.read - 1, masked_heads)
-        difference = None
-        if depths is not None:
-            depths = torch.cat([depths, depth[:, None]], 1)
-            difference = depth_differences(depth[:, None], depths)
-            second = torch.nonzero(closing)[:, 0]
-            if len(second):
-                # The second closers see the new stack and themselves, and are not put on it.
-                self.closing, self.read = second, self.read + closing.long()
-                after, is_there, at = aligned(
-                    self.entries[second], torch.zeros_like(second), self.count[second]
-                )
-                after = torch.cat(
-                    [after, begin + rows + torch.arange(len(second), device=second.device)[:, None]], 1
-                )
-                assert self.depths is not None
-                on_stack = self.depths[second].gather(1, at.clamp(min=0))
-                again = depth[second]
-                on_stack = depth_differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
-                keys, difference = stacked(keys, after), stacked(difference, on_stack)
-                is_there = F.pad(is_there, (0, 1), value=True)
-                visible = stacked(visible[:, 0], is_there)[:, None]
-                actions = torch.cat([actions, actions[second]])
-                positions = torch.cat([positions, positions[second] + 1])
+            visible = self._heads(visible, place, self.read, masked_heads)
+        distance = None if depths is None else depth[:, None] - depths
+        second = torch.nonzero(closing & has_stack)[:, 0]
+        return self._step(actions, keys, visible, distance, second, depth)
+
+    def _step(
+        self,
+        actions: Tensor,
+        keys: Tensor,
+        visible: Tensor,
+        distance: Tensor | None,
+        second: Tensor,
+        depth: Tensor,
+    ) -> ActionStep:
+        """The positions of actions, then second ones, which see the new stack and are not on it.
+
+        Args:
+            actions: int64 (R,), noted in all tables but those of positions.
+            keys: int64 (R, K - 1), entries that each sees besides its own.
+            visible: bool (R, 1 or H, K).
+            distance: int16 (R, K - 1), differences of depth; None without a stack.
+            second: int64 (C,), the prefixes with a second one; none without a stack.
+            depth: int16 (R,).
+        """
+        begin, rows, device = self.memory.used, len(actions), actions.device
+        positions, self.last, self.read, self.closing = self.read, actions, self.read + 1, None
+        keys = torch.cat([keys, begin + torch.arange(rows, device=device)[:, None]], 1)
+        distance = None if distance is None else F.pad(distance, (0, 1))
+        if len(second):
+            assert self.depths is not None
+            assert distance is not None
+            self.closing, self.read = second, self.read.index_add(0, second, torch.ones_like(second))
+            entries, real, place = aligned(self.entries[second], torch.zeros_like(second), self.count[second])
+            own = begin + rows + torch.arange(len(second), device=device)
+            depths = self.depths[second].gather(1, place.clamp(min=0))
+            keys = stacked(keys, torch.cat([entries, own[:, None]], 1))
+            visible = stacked(visible[:, 0], F.pad(real, (0, 1), value=True))[:, None]
+            distance = stacked(distance, F.pad(depth[second, None] - depths, (0, 1)))
+            actions = torch.cat([actions, actions[second]])
+            positions = torch.cat([positions, positions[second] + 1])
         self.memory.take(len(actions))
-        entries = slice(begin, begin + len(actions))
+        new = slice(begin, begin + len(actions))
         return ActionStep(
             actions=actions,
             positions=positions,
             visible=visible[:, :, None],
-            depth_difference=None if difference is None else difference[:, None, None],
-            caches=[StepCache(values, entries, keys) for values in self.memory.values],
+            depth_difference=None if distance is None else depth_indices(distance)[:, None, None],
+            caches=[StepCache(values, new, keys) for values in self.memory.values],
         )
 
     def take(self, hidden: Tensor) -> None:

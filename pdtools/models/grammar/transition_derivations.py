@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.derivations import Derivations
+from pdtools.models.derivations import NO_ARCS, OTHER_WORDS, Derivations
 from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
 from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
-from pdtools.trees.arc_rows import ArcIds
-from pdtools.trees.arc_standard import ArcActions, actions_of, dependency_text, heads_of
+from pdtools.trees.arc_standard import ArcActions, ArcIds, actions_of, dependency_text, heads_of
 from pdtools.trees.projection import bottom_up, spans
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from pdtools.models.grammar.dependency import DependencyGrammarLM
     from pdtools.shards import ShardSet
     from pdtools.shards.rows import ShardRow
-
-OTHER_WORDS = "words that begin where no token shows it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +122,9 @@ class TransitionKind(ActionKind):
 
     def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
         """See :meth:`DerivationKind.derive`."""
-        return TransitionDerivations(cast("DependencyGrammarLM", model), rows, length)
+        found = ActionDerivations(cast("DependencyGrammarLM", model), rows, length)
+        found.most_steps = 2 * length  # n tokens, n - 1 arcs, and pop_root
+        return found
 
     def of_row(self, shards: ShardSet, row: int) -> ArcActions:  # type: ignore[override]
         """See :meth:`DerivationKind.of_row`: the actions of its dependency tree.
@@ -170,7 +169,7 @@ class TransitionKind(ActionKind):
     def of_sentence(self, row: ShardRow) -> ArcActions | str:
         """See :meth:`DerivationKind.of_sentence`."""
         if row.graph is None:
-            return "a tree of constituents has no dependency arcs"
+            return NO_ARCS
         return self.of_graph(row.graph, row.encoding.word)
 
     def of_graph(self, graph: Graph, word: NDArray[np.int32]) -> ArcActions | str:
@@ -191,11 +190,3 @@ class TransitionKind(ActionKind):
     def read(self, tokens: NDArray[np.int32], given: Any) -> TransitionDerivation:
         """See :meth:`DerivationKind.read`."""
         return TransitionDerivation(given.begins, given.arcs, given.left, tokens[1:-1])
-
-
-class TransitionDerivations(ActionDerivations):
-    """Prefixes of actions of one length: tokens, then pop_root, left_arc and right_arc are the columns."""
-
-    def __init__(self, model: DependencyGrammarLM, rows: int, length: int) -> None:
-        super().__init__(model, rows, length)
-        self.most_steps = 2 * length  # n tokens, n - 1 arcs, and pop_root

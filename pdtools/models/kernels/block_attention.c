@@ -1,6 +1,6 @@
 /* Causal attention with score terms (block_attention.py) on one core, tile by tile: TILE rows of one head with all
-   the keys that they see, whose scores stay in the cache. Compiled by native_block_attention.py, for 32-bit numbers
-   or, with -DDOUBLE, for 64-bit ones.
+   the keys that they see, whose scores stay in the cache. Compiled by native_attention.py, for 32-bit numbers or,
+   with -DDOUBLE, for 64-bit ones.
 
    score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + bias_ij), j <= i
    or, of several tapes, (q_i + u)·e[tape_ij] of each of them, in one table.
@@ -19,11 +19,12 @@
 #define DEPTHS 256 /* that a byte tells apart */
 
 typedef struct {
-    long batch, heads, n, d, depths, tapes, parts;
+    long batch, heads, n, d, parts;
     long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
+    long depths, tapes;
     double scale, dropout;
     uint64_t seed;
-    /* In the order of native_block_attention.py. A term that there is not is 0. */
+    /* In the order of block_attention.py. A term that there is not is 0. */
     const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
     const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
     const real *table;                                   /* (heads, depths, d) */

@@ -1,7 +1,7 @@
 """Attention in blocks of rows, for CPUs: each block's scores stay in the cache, up to its last key only.
 
-In training it is computed in C if there is a compiler
-(:mod:`pdtools.models.kernels.native_block_attention`); the code below is for scoring, and for other machines.
+In training it is computed in C if there is a compiler (:mod:`pdtools.models.kernels.native_attention`); the
+code below is for scoring, and for other machines.
 
 Torch's attention takes all added terms as one tensor; making, adding and keeping such tensors (by depth, by
 distance, dropout's) costs more than the attention. Here each term is added to a block as it is computed. The
@@ -20,20 +20,48 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.kernels.dropout import multipliers, random_levels
-from pdtools.models.kernels.native_block_attention import TAKES as TAKES_IN_C
-from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
-from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.native_attention import AttentionKernel, Tensors, type_in_c
+from pdtools.models.kernels.self_test import agrees, dropped_twice, with_gradients
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
 # Forms of terms that are computed here by torch.
 TAKES = all_but("apart", "graph_table", "graph")
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
+# Forms that are computed in C. A query sees all keys before it, or by openers.
+TAKES_IN_C = all_but("seen", "apart")
+
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
 MOST_QUERIES = 32
 # Torch's softmax is slow on rows that are shorter than the processor's vectors.
 SHORT_ROW = 16
+
+
+def _sizes(tensors: Tensors) -> dict[str, int]:
+    table, tape = tensors["table"], tensors["tape"]
+    return {
+        "depths": 0 if table is None else table.shape[1],
+        "tapes": tape.shape[1] if tape is not None and tape.ndim == 4 else 1,
+    }
+
+
+def _softmax_shape(tensors: Tensors) -> tuple[int, ...]:
+    q = tensors["q"]
+    assert q is not None
+    return (*q.shape[:3], 2)
+
+
+# ALiBi's penalties are a bias; the table and tapes of graphs replace those for depths.
+_TERMS_IN_C = tuple(name for name in TAKES_IN_C if name not in ("alibi", "graph_table", "graph"))
+IN_C = AttentionKernel(
+    name="block_attention",
+    inputs=("q", "k", "v", *_TERMS_IN_C),
+    learned=tuple(name for name in _TERMS_IN_C if FORMS[name].learned),
+    kept="softmax",
+    kept_shape=_softmax_shape,
+    sizes=_sizes,
+)
 
 
 def block_attention(
@@ -65,6 +93,16 @@ def attention_in_c(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float
     return native_block_attention(q, k, v, _prepared(q, terms), dropout)
 
 
+def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
+    """See :func:`attention_in_c`; for terms as they are, without ``alibi``."""
+    if terms.graph is not None:
+        terms = terms._replace(table=terms.graph_table, tape=terms.graph)  # (B, 3, N, N)
+    given: dict[str, Tensor | None] = {**terms._asdict(), "q": q, "k": k, "v": v}
+    if terms.table is not None:
+        given["table"] = terms.table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
+    return IN_C(given, dropout)
+
+
 def attention_in_blocks(
     q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float, keep_weights: bool
 ) -> Tensor:
@@ -75,6 +113,8 @@ def attention_in_blocks(
 
 def _prepared(q: Tensor, terms: Terms) -> Terms:
     """Check terms, add the number of depths, and convert ALiBi's penalties to numbers."""
+    if (terms.distance is None) != (terms.position_bias is None):
+        raise ValueError("vectors of distances, and the queries' bias for them, are given together")
     if terms.innermost is not None and bool((terms.innermost > torch.arange(q.shape[2])).any()):
         raise IndexError("a constituent is opened after a position that it is open at")
     if terms.table is not None and terms.tape is not None:
@@ -100,17 +140,9 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
     Compiling the functions takes as long as scoring many sentences: it is done only for training.
     """
     given = terms.given()
-    floats = {x.dtype for x in (q, k, v, *given.values()) if x.is_floating_point()}
-    if torch.is_autocast_enabled("cpu"):
-        dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
-    else:
-        dtype, fits = q.dtype, floats <= {q.dtype} and q.dtype in (torch.float32, torch.float64)
+    dtype = type_in_c(q, k, v, *given.values())
     return (
-        fits
-        and q.device.type == "cpu"
-        and torch.is_grad_enabled()
-        and q.requires_grad
-        and q.shape == k.shape == v.shape
+        dtype is not None
         and given.keys() <= set(TAKES_IN_C)
         and _forms_fit(q, given)
         and _native_works(dtype)
@@ -136,7 +168,7 @@ def _native_works(dtype: torch.dtype) -> bool:
     Args:
         dtype: float32 or float64.
     """
-    if library_for(dtype) is None:
+    if IN_C.library(dtype) is None:
         return False
     heads, n, d_head, depths = 2, 40, 8, 3
 
@@ -161,14 +193,9 @@ def _native_works(dtype: torch.dtype) -> bool:
         )
         learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
         weight = normal(2, heads, n, d_head).detach()
-        plain, ours = (
-            (mixed, *torch.autograd.grad((mixed * weight).sum(), learned))
-            for mixed in (
-                _BlockAttention.apply(q, k, v, *_in_order(terms), 0.0, False),
-                native_block_attention(q, k, v, terms, 0.0),
-            )
-        )
-        yield from zip(ours, plain, strict=True)
+        ours = native_block_attention(q, k, v, terms, 0.0)
+        plain = _BlockAttention.apply(q, k, v, *_in_order(terms), 0.0, False)
+        yield from zip(*(with_gradients(each, weight, learned) for each in (ours, plain)), strict=True)
         openers = Terms(innermost=terms.innermost)  # with openers alone, not all blocks are computed
         yield (
             native_block_attention(q, k, v, openers, 0.0),
@@ -176,20 +203,13 @@ def _native_works(dtype: torch.dtype) -> bool:
         )
         # Three equal tapes, with u added to the queries.
         u, table, tape = normal(heads, 1, d_head), normal(heads, depths, d_head), some(torch.uint8)
-        one = Terms(table=3 * table, tape=tape)
         three = Terms(content_bias=u, graph_table=table, graph=torch.stack([tape] * 3, 1))
-        plain, ours = (
-            (mixed, *torch.autograd.grad((mixed * weight).sum(), (q, k, v, u, table)))
-            for mixed in (
-                _BlockAttention.apply(q + u, k, v, *_in_order(one), 0.0, False),
-                native_block_attention(q, k, v, three, 0.0),
-            )
-        )
-        yield from zip(ours, plain, strict=True)
-        # A result linear in the values is its own derivative by them, if both passes drop the same weights.
-        dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
-        (by_values,) = torch.autograd.grad(dropped, v)
-        yield dropped, (by_values * v).sum()
+        ours = native_block_attention(q, k, v, three, 0.0)
+        one = Terms(table=3 * table, tape=tape)
+        plain = _BlockAttention.apply(q + u, k, v, *_in_order(one), 0.0, False)
+        learned = [q, k, v, u, table]
+        yield from zip(*(with_gradients(each, weight, learned) for each in (ours, plain)), strict=True)
+        yield dropped_twice(native_block_attention(q, k, v, terms, 0.5), weight, v)
 
     return agrees(pairs, "attention is", "in C", tolerance=1e-10 if dtype == torch.float64 else 1e-3)
 

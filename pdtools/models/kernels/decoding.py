@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library, share_among_threads
+from pdtools.models.kernels.native import native_library, options_for, share_among_threads
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import Terms, all_but
 
@@ -26,6 +27,9 @@ _WORTH_A_THREAD = 1 << 21
 # they are summed up; of few hypotheses at a time the weights, which are read again, would cost much.
 TILE_ROWS = 512
 TILE_CELLS = 1 << 18
+# Logits that torch makes at a time: on a CPU as many as stay in its cache.
+LOGIT_CELLS = 1 << 26
+LOGIT_CELLS_CPU = 1 << 20
 
 # Forms of terms that are computed here.
 TAKES = all_but("innermost")
@@ -48,8 +52,8 @@ class _Arguments(ctypes.Structure):
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled functions for float32 or float64; None if unavailable."""
-    options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
-    return native_library(__package__, "decoding", ("attend", "multiply", "normalise"), *options)
+    functions = ("attend", "multiply", "normalise")
+    return native_library(__package__, "decoding", functions, *options_for(dtype))
 
 
 def decodes_in_c(*tensors: Tensor) -> bool:
@@ -114,7 +118,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         scale=1 / math.sqrt(d_head),
         **{name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()},
     )
-    _call("attend", q, values.shape[1] * entries.shape[1], ctypes.byref(arguments))
+    _call("attend", q, values.shape[1] * entries.shape[1], arguments)
     return out
 
 
@@ -123,23 +127,25 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
     x, entries = _with_whole_rows(x), entries.contiguous()
     n, width = entries.shape[1], values.shape[1]
     out = x.new_empty(len(x), n)
-    _call("multiply", x, n * width, *_numbers(n, width, x.stride(0)), *_places(entries, values, x, out))
+    _call("multiply", x, n * width, n, width, x.stride(0), entries, values, x, out)
     return out
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """Compute log Σ exp of rows (R, V) that :func:`decodes_in_c` takes, without a copy of them: (R,)."""
-    return _logsumexp([logits.contiguous()])
+    """Compute log Σ exp of rows (R, V), without a copy of them if :func:`decodes_in_c` takes them: (R,)."""
+    return _logsumexp([logits.contiguous()]) if decodes_in_c(logits) else logits.logsumexp(1)
 
 
 def normalises_in_c(hidden: Tensor) -> bool:
-    """Return whether :func:`log_normalisers` takes these, in any precision, and works here."""
+    """Return whether :func:`log_normalisers` does these, in any precision, in C."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     return hidden.device.type == "cpu" and decodes_in_c(hidden.detach()[:0].to(wide))
 
 
 def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute log Σ exp of the logits hidden weight^T + bias, which are made in tiles that stay in the cache.
+    """Compute log Σ exp of the logits hidden weight^T + bias, which are made in parts that stay in the cache.
+
+    In C these are tiles of some rows and classes, by torch some rows.
 
     Args:
         hidden: (R, D).
@@ -149,6 +155,9 @@ def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     Returns:
         (R,), in single precision if hidden's is less.
     """
+    if not normalises_in_c(hidden):
+        blocks = blocks_of(len(hidden), len(weight), hidden.device)
+        return torch.cat([_by_torch(F.linear(hidden[rows], weight, bias)) for rows in blocks])
     found, cells = [], TILE_CELLS * torch.get_num_threads()
     for rows in hidden.chunk(max(1, -(-len(hidden) // TILE_ROWS))):
         classes = max(1, cells // max(1, len(rows)))
@@ -156,6 +165,20 @@ def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         tiles = (F.linear(rows, *each) for each in zip(weight.split(classes), biases, strict=True))
         found.append(_logsumexp(tile.to(torch.promote_types(tile.dtype, torch.float32)) for tile in tiles))
     return torch.cat(found)
+
+
+def blocks_of(rows: int, classes: int, device: torch.device) -> list[slice]:
+    """Rows, in blocks whose logits of so many classes torch makes at a time."""
+    cells = LOGIT_CELLS_CPU if device.type == "cpu" else LOGIT_CELLS
+    size = max(1, cells // max(1, classes))
+    return [slice(first, first + size) for first in range(0, max(1, rows), size)]
+
+
+def _by_torch(logits: Tensor) -> Tensor:
+    """Compute log Σ exp of rows by log_softmax, which goes over them once; torch.logsumexp makes copies."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    most, place = logits.max(1, keepdim=True)
+    return (most - logits.log_softmax(1).gather(1, place))[:, 0]
 
 
 def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:
@@ -166,7 +189,7 @@ def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:
             most = tile.new_full((len(tile),), -math.inf)
             total = tile.new_zeros(len(tile), dtype=torch.float64)
         n = tile.shape[1]
-        _call("normalise", tile, 4 * n, *_numbers(n), *_places(tile, most, total))
+        _call("normalise", tile, 4 * n, n, tile, most, total)
     assert most is not None
     assert total is not None
     return (most + total.log()).to(most.dtype)
@@ -177,27 +200,14 @@ def _with_whole_rows(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 else x.contiguous()
 
 
-def _numbers(*given: int) -> list[ctypes.c_long]:
-    return [ctypes.c_long(number) for number in given]
-
-
-def _places(*tensors: Tensor) -> list[ctypes.c_void_p]:
-    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-
-
-def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
+def _call(function: str, rows: Tensor, each: int, *arguments: Any) -> None:
     """Call a function of the library, with rows divided among torch's threads if there is enough work.
 
     Args:
         each: number of multiplications for a row.
     """
-    compute: Callable[..., int] = getattr(library_for(rows.dtype), function)
-
-    def call(some: slice) -> None:
-        if not compute(*arguments, *_numbers(some.start, some.stop)):
-            raise MemoryError("no memory for one token's scores")
-
-    share_among_threads(len(rows), call, most=1 + len(rows) * each // _WORTH_A_THREAD)
+    most = 1 + len(rows) * each // _WORTH_A_THREAD
+    share_among_threads(len(rows), getattr(library_for(rows.dtype), function), *arguments, most=most)
 
 
 @cache
@@ -247,7 +257,7 @@ def _works(dtype: torch.dtype) -> bool:
         yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
         logits = 3 * normal(2, 2000)
         logits[0, :1100], logits[1, 1100:] = -math.inf, logits[1, 1100:] + 2
-        yield logsumexp(logits), logits.logsumexp(1)
+        yield _logsumexp([logits]), logits.logsumexp(1)
 
     return agrees(pairs, "decoding is", "in C", tolerance=1e-12 if dtype == torch.float64 else 1e-5)
 

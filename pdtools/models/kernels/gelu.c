@@ -11,16 +11,18 @@ INLINE real sigmoid(real x) {
     return (x < 0 ? e : 1) / (1 + e);
 }
 
-void gelu(long first, long last, const real *x, real *out) {
+int gelu(const real *x, real *out, long first, long last) {
     _Pragma("omp simd")
     for (long i = first; i < last; i++) out[i] = x[i] * sigmoid(x[i] * (A + B * x[i] * x[i]));
+    return 1;
 }
 
 /* out = grad times the derivative. */
-void gelu_backward(long first, long last, const real *x, const real *grad, real *out) {
+int gelu_backward(const real *x, const real *grad, real *out, long first, long last) {
     _Pragma("omp simd")
     for (long i = first; i < last; i++) {
         const real square = x[i] * x[i], s = sigmoid(x[i] * (A + B * square));
         out[i] = grad[i] * (s + x[i] * s * (1 - s) * (A + 3 * B * square));
     }
+    return 1;
 }

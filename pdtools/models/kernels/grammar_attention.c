@@ -1,5 +1,5 @@
 /* Attention to lists of keys (grammar_attention.py) on one core, query by query: what it costs goes with the cells, which
-   are the keys of all queries. Compiled by native_grammar_attention.py, for 32-bit numbers or, with -DDOUBLE, for 64-bit
+   are the keys of all queries. Compiled by native_attention.py, for 32-bit numbers or, with -DDOUBLE, for 64-bit
    ones.
 
    score(cell) = scale (q_i·k_j + u·k_j + (q_i + v)·r_distance), of query i and a key j of its list
@@ -12,11 +12,12 @@
 #define PAIR (2 * LANES)
 
 typedef struct {
-    long batch, heads, n, d, parts, cells;
+    long batch, heads, n, d, parts;
     long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
+    long cells;
     double scale, dropout;
     uint64_t seed;
-    /* In the order of native_grammar_attention.py. */
+    /* In the order of grammar_attention.py. */
     const int64_t *offsets;                              /* (batch * n + 1) */
     const int32_t *keys;                                 /* (cells) */
     const uint8_t *distances;                            /* (cells) */

@@ -2,7 +2,7 @@
 
 A position sees the stack, or, if a constituent is composed, that constituent: eleven keys of eighty in
 sentences of newspapers. In training it is computed in C if there is a compiler
-(:mod:`pdtools.models.kernels.native_grammar_attention`), for these keys alone.
+(:mod:`pdtools.models.kernels.native_attention`), for these keys alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pdtools.models.kernels.block_attention import block_attention
-from pdtools.models.kernels.native_grammar_attention import NativeGrammarAttention, library_for
-from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.native_attention import AttentionKernel, Tensors, type_in_c
+from pdtools.models.kernels.self_test import agrees, dropped_twice, with_gradients
 from pdtools.models.kernels.terms import Terms
 
 # The differences of depth, query's minus key's, that are distinguished; others are clipped to these.
@@ -26,6 +26,33 @@ NEAREST, FARTHEST = -1, 62
 DISTANCES = FARTHEST - NEAREST + 1
 
 _DTYPES = (torch.float32, torch.float64)
+_LEARNED = ("distance", "content_bias", "position_bias")
+
+# r, the vectors W_R R of relative positions NEAREST to FARTHEST: float (H, DISTANCES, d_head); and the biases
+# u and v of Transformer-XL (Dai et al. 2019, section 3.3): float (H, 1, d_head).
+Learned = tuple[Tensor, Tensor, Tensor]
+
+
+def _cells(tensors: Tensors) -> dict[str, int]:
+    keys = tensors["keys"]
+    assert keys is not None
+    return {"cells": len(keys)}
+
+
+def _weights_shape(tensors: Tensors) -> tuple[int, ...]:
+    q = tensors["q"]
+    assert q is not None
+    return (q.shape[1], _cells(tensors)["cells"])
+
+
+IN_C = AttentionKernel(
+    name="grammar_attention",
+    inputs=("offsets", "keys", "distances", "q", "k", "v", *_LEARNED),
+    learned=_LEARNED,
+    kept="weights",
+    kept_shape=_weights_shape,
+    sizes=_cells,
+)
 
 
 @dataclass(frozen=True)
@@ -94,54 +121,38 @@ def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor, mirrored: Tensor |
 
 
 def grammar_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    visible: Visible,
-    distance: Tensor,
-    content_bias: Tensor,
-    position_bias: Tensor,
-    dropout: float = 0.0,
+    q: Tensor, k: Tensor, v: Tensor, visible: Visible, learned: Learned, dropout: float = 0.0
 ) -> Tensor:
     """Attention to visible keys j only, with scores (q_i·k_j + u·k_j + (q_i + v)·r_ij) / sqrt(d_head).
 
     Args:
         q, k, v: float (B, H, N, d_head).
         visible: the visible keys of this batch.
-        distance: r, the vectors W_R R of relative positions ``NEAREST`` to ``FARTHEST``: float
-            (H, ``DISTANCES``, d_head).
-        content_bias, position_bias: u and v of Transformer-XL (Dai et al. 2019, section 3.3): float
-            (H, 1, d_head).
+        learned: r, u and v.
         dropout: the share of attention weights dropped.
 
     Returns:
         float (B, H, N, d_head).
     """
-    learned = (distance, content_bias, position_bias)
-    if native_takes(q, k, v, *learned):
-        lists = (visible.offsets, visible.keys, visible.distances)
-        return NativeGrammarAttention.apply(*lists, q, k, v, *learned, dropout)
-    return _by_torch(q, k, v, visible, *learned, dropout)
+    how = _by_lists if native_takes(q, k, v, learned) else _by_torch
+    return how(q, k, v, visible, learned, dropout)
 
 
-def _by_torch(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    visible: Visible,
-    distance: Tensor,
-    content_bias: Tensor,
-    position_bias: Tensor,
-    dropout: float = 0.0,
-) -> Tensor:
+def _by_lists(q: Tensor, k: Tensor, v: Tensor, visible: Visible, learned: Learned, dropout: float) -> Tensor:
+    """Compute :func:`grammar_attention` in C."""
+    lists = {name: getattr(visible, name) for name in ("offsets", "keys", "distances")}
+    return IN_C({**lists, "q": q, "k": k, "v": v, **dict(zip(_LEARNED, learned, strict=True))}, dropout)
+
+
+def _by_torch(q: Tensor, k: Tensor, v: Tensor, visible: Visible, learned: Learned, dropout: float) -> Tensor:
     """Compute :func:`grammar_attention` without lists: in blocks of rows on CPUs, elsewhere with a mask."""
-    learned = distance, content_bias, position_bias
+    distance, content_bias, position_bias = learned
     distances, seen = visible.dense
     if q.device.type == "cpu" and (q.dtype in _DTYPES or torch.is_autocast_enabled("cpu")):
         # A relative position is to a query as a depth is in pushdown layers, but for the query's bias.
         terms = Terms(content_bias=content_bias - position_bias, table=distance, tape=distances, seen=seen)
         return block_attention(q + position_bias, k, v, terms, dropout=dropout)
-    return masked_grammar_attention(q, k, v, distances[:, None], seen[:, None], *learned, dropout)
+    return masked_grammar_attention(q, k, v, distances[:, None], seen[:, None], learned, dropout)
 
 
 def masked_grammar_attention(
@@ -150,9 +161,7 @@ def masked_grammar_attention(
     v: Tensor,
     distances: Tensor,
     seen: Tensor,
-    distance: Tensor,
-    content_bias: Tensor,
-    position_bias: Tensor,
+    learned: Learned,
     dropout: float = 0.0,
 ) -> Tensor:
     """Compute :func:`grammar_attention` for Q queries with any K keys: float (B, H, Q, d_head).
@@ -162,8 +171,9 @@ def masked_grammar_attention(
         k, v: float (B, H, K, d_head).
         distances: int (B, 1, Q, K), relative positions: 0 for ``NEAREST``, up to ``DISTANCES`` - 1.
         seen: bool (B, 1, Q, K), True for visible keys.
-        distance, content_bias, position_bias, dropout: see :func:`grammar_attention`.
+        learned, dropout: see :func:`grammar_attention`.
     """
+    distance, content_bias, position_bias = learned
     # einsum folds batch and queries into one matrix; matmul would first copy the distances for every row.
     by_distance = torch.einsum("bhqd,htd->bhqt", q + position_bias, distance) / math.sqrt(q.shape[3])
     bias = by_distance.gather(3, distances.long().expand(-1, q.shape[1], -1, -1))
@@ -171,23 +181,11 @@ def masked_grammar_attention(
     return F.scaled_dot_product_attention(q + content_bias, k, v, attn_mask=bias, dropout_p=dropout)
 
 
-def native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
+def native_takes(q: Tensor, k: Tensor, v: Tensor, learned: Learned) -> bool:
     """Return whether the functions in C can compute this and work here: they serve training alone."""
-    floats = {x.dtype for x in (q, k, v, *learned)}
-    if torch.is_autocast_enabled("cpu"):
-        dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
-    else:
-        dtype, fits = q.dtype, floats == {q.dtype} and q.dtype in _DTYPES
-    heads, d_head = q.shape[1], q.shape[3]
-    return (
-        fits
-        and q.device.type == "cpu"
-        and torch.is_grad_enabled()
-        and q.requires_grad
-        and q.shape == k.shape == v.shape
-        and [x.shape for x in learned] == [(heads, length, d_head) for length in (DISTANCES, 1, 1)]
-        and _native_works(dtype)
-    )
+    dtype, heads, d_head = type_in_c(q, k, v, *learned), q.shape[1], q.shape[3]
+    fits = [x.shape for x in learned] == [(heads, length, d_head) for length in (DISTANCES, 1, 1)]
+    return dtype is not None and fits and _native_works(dtype)
 
 
 @cache
@@ -197,7 +195,7 @@ def _native_works(dtype: torch.dtype) -> bool:
     Args:
         dtype: float32 or float64.
     """
-    if library_for(dtype) is None:
+    if IN_C.library(dtype) is None:
         return False
     heads, n, d_head = 2, 40, 8
 
@@ -207,22 +205,12 @@ def _native_works(dtype: torch.dtype) -> bool:
 
         pop, depth = (torch.randint(n, (2, n), generator=random) for _ in range(2))
         visible = visible_keys(pop, depth % 3 == 0, depth)
-        lists = (visible.offsets, visible.keys, visible.distances)
         q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
         learned = (normal(heads, DISTANCES, d_head), normal(heads, 1, d_head), normal(heads, 1, d_head))
         weight = normal(2, heads, n, d_head).detach()
-        ours, plain = (
-            (mixed, *torch.autograd.grad((mixed * weight).sum(), [q, k, v, *learned]))
-            for mixed in (
-                NativeGrammarAttention.apply(*lists, q, k, v, *learned, 0.0),
-                _by_torch(q, k, v, visible, *learned),
-            )
-        )
-        yield from zip(ours, plain, strict=True)
-        # A result linear in the values is its own derivative by them, if both passes drop the same weights.
-        dropped = (NativeGrammarAttention.apply(*lists, q, k, v, *learned, 0.5) * weight).sum()
-        (by_values,) = torch.autograd.grad(dropped, v)
-        yield dropped, (by_values * v).sum()
+        both = (how(q, k, v, visible, learned, 0.0) for how in (_by_lists, _by_torch))
+        yield from zip(*(with_gradients(each, weight, [q, k, v, *learned]) for each in both), strict=True)
+        yield dropped_twice(_by_lists(q, k, v, visible, learned, 0.5), weight, v)
 
     tolerance = 1e-10 if dtype == torch.float64 else 1e-3
     return agrees(pairs, "attention to constituents is", "in C", tolerance=tolerance)

@@ -7,7 +7,9 @@ three.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native_cross_entropy import native_cross_entropy, native_takes
+from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.self_test import agrees, with_gradients
 
 # Logits that are made at a time on a CPU: as many as stay in its cache until they are used, but of no fewer
 # positions than it takes until the weights, which every block reads, cost little.
@@ -155,3 +158,58 @@ def _blocks(hidden: Tensor, weight: Tensor) -> list[slice]:
     number = -(-len(hidden) // max(BLOCK_ROWS, BLOCK_CELLS // len(weight)))
     rows = -(-len(hidden) // number)
     return [slice(first, first + rows) for first in range(0, len(hidden), rows)]
+
+
+# --- rows of logits, in C ---------------------------------------------------------------------
+
+_WORTH_A_THREAD = 1 << 19  # logits, a third of a millisecond
+
+
+def native_takes(logits: Tensor) -> bool:
+    """Return whether :func:`native_cross_entropy` takes these logits, and works here."""
+    return logits.device.type == "cpu" and logits.dtype == torch.float32 and _works()
+
+
+def native_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """-log softmax(logits)[target], float32 (S,); logits become its derivative: p, but p - 1 at the target.
+
+    Torch's operations compute each exponential twice, and go through all logits between.
+
+    Args:
+        logits: float32 (S, V), contiguous.
+        targets: int64 (S,), contiguous.
+
+    Raises:
+        IndexError: if a target is not in the vocabulary.
+    """
+    vocabulary = logits.shape[1]
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < vocabulary:
+        raise IndexError(f"a target is not in a vocabulary of {vocabulary}")
+    nll = logits.new_empty(len(logits))
+    most = 1 + logits.numel() // _WORTH_A_THREAD
+    function = getattr(_library(), "cross_entropy")  # noqa: B009 - there is a library
+    share_among_threads(len(logits), function, vocabulary, logits, targets, nll, most=most)
+    return nll
+
+
+def _library() -> ctypes.CDLL | None:
+    return native_library(__package__, "cross_entropy", ("cross_entropy",), *options_for(torch.float32))
+
+
+@cache
+def _works() -> bool:
+    """Return whether the function compiles, and agrees with torch's operations."""
+    if _library() is None:
+        return False
+
+    def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        logits = 3 * torch.randn(2, 2000, generator=random)
+        targets = torch.tensor([0, 1999])
+        plain = logits.clone().requires_grad_()
+        nll, by_logits = with_gradients(
+            F.cross_entropy(plain, targets, reduction="none"), torch.ones(2), [plain]
+        )
+        yield native_cross_entropy(logits, targets), nll
+        yield logits, by_logits
+
+    return agrees(pairs, "cross-entropy is", "in C", tolerance=1e-5)

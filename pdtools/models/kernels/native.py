@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import os
 import platform
 import shutil
@@ -23,14 +22,19 @@ from functools import cache
 from importlib import resources
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from pdtools.files.kept import digest, keep, kept_file, kept_folder
-from pdtools.models.kernels.processor import processor
 
 COMPILERS = ("cc", "gcc", "clang")
 _SECONDS = 60
+
+# Lines of Linux' list that distinguish processors; the rest are their numbers and present speed.
+_OF_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+_OF_ARM = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision")
 
 
 def flags() -> Iterator[tuple[str, ...]]:
@@ -109,6 +113,23 @@ def _compiled(
         return library
 
 
+@cache
+def processor() -> str | None:
+    """A description that no processor with other instructions has; None if it is not known."""
+    if sys.platform == "win32":
+        return platform.processor() or None
+    try:
+        if sys.platform == "darwin":
+            names = ("machdep.cpu.brand_string", "machdep.cpu.features")  # ARM has the first alone
+            said = subprocess.run(["sysctl", "-n", *names], capture_output=True, text=True, timeout=5)
+            return said.stdout or None
+        first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    lines = [line for line in first.splitlines() if line.partition(":")[0].strip() in _OF_PROCESSOR + _OF_ARM]
+    return "\n".join(lines) or None
+
+
 def _made_from(command: Sequence[str], sources: Mapping[str, bytes]) -> str | None:
     """The digest of compiler, options, sources by name, and processor; None if that is not known."""
     if (here := processor()) is None:
@@ -124,21 +145,44 @@ def _loaded(file: Path, functions: tuple[str, ...]) -> ctypes.CDLL:
     return library
 
 
-def parts_of(batch: int, heads: int) -> int:
-    """The number of parts to divide sentences into, so that parts × heads is a multiple of the threads."""
-    threads = torch.get_num_threads()
-    return min(batch, threads // math.gcd(threads, heads))
+def options_for(dtype: torch.dtype) -> tuple[str, ...]:
+    """Options for the compiler of functions for float32 or float64."""
+    # Without fused multiply-adds, which C99 leaves out by default, products take a quarter more time.
+    return ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
 
 
-def share_among_threads(number: int, call: Callable[[slice], None], most: int | None = None) -> None:
-    """Call a function on slices of ``number`` things in each of torch's threads, or ``most`` of them."""
+def share_among_threads(
+    number: int, function: Callable[..., int], *arguments: Any, most: int | None = None
+) -> None:
+    """Call a function in C in each of torch's threads, or ``most`` of them, with some of ``number`` things.
+
+    Args:
+        function: a function whose last two arguments are the first thing and the end of its things. It
+            returns 0 where there is no memory.
+        arguments: its arguments before: integers, tensors and structures, of which it gets the addresses.
+
+    Raises:
+        MemoryError: if there is no memory.
+    """
     if number == 0:
         return
+    given = [_as_in_c(each) for each in arguments]
+
+    def call(first: int) -> None:
+        if not function(*given, ctypes.c_long(first), ctypes.c_long(min(first + share, number))):
+            raise MemoryError("no memory for functions in C")
+
     at_most = torch.get_num_threads() if most is None else min(torch.get_num_threads(), most)
     share = -(-number // min(at_most, number))
-    parts = [slice(first, min(first + share, number)) for first in range(0, number, share)]
+    parts = range(0, number, share)
     if len(parts) == 1:
-        call(parts[0])
+        call(0)
         return
     with ThreadPoolExecutor(len(parts)) as threads:  # ctypes lets others run meanwhile
         list(threads.map(call, parts))
+
+
+def _as_in_c(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return ctypes.c_void_p(argument.data_ptr())
+    return ctypes.c_long(argument) if isinstance(argument, int) else ctypes.byref(argument)

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native import native_library, share_among_threads
-from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.self_test import agrees, with_gradients
 
 _WORTH_A_THREAD = 1 << 19  # numbers, a third of a millisecond
 
@@ -46,20 +46,14 @@ class _Gelu(torch.autograd.Function):
 
 def _call(name: str, *given: Tensor) -> Tensor:
     """Call a function on tensors of one shape, each of torch's threads with some of the numbers."""
-    library, out = _library(), torch.empty_like(given[0])
-    assert library is not None
-    function = getattr(library, name)
-    places = [ctypes.c_void_p(x.data_ptr()) for x in (*given, out)]
-
-    def call(some: slice) -> None:
-        function(ctypes.c_long(some.start), ctypes.c_long(some.stop), *places)
-
-    share_among_threads(out.numel(), call, most=1 + out.numel() // _WORTH_A_THREAD)
+    out = torch.empty_like(given[0])
+    most = 1 + out.numel() // _WORTH_A_THREAD
+    share_among_threads(out.numel(), getattr(_library(), name), *given, out, most=most)
     return out
 
 
 def _library() -> ctypes.CDLL | None:
-    return native_library(__package__, "gelu", ("gelu", "gelu_backward"), "-ffp-contract=fast")
+    return native_library(__package__, "gelu", ("gelu", "gelu_backward"), *options_for(torch.float32))
 
 
 @cache
@@ -71,9 +65,8 @@ def _works() -> bool:
     def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         x, weight = 3 * torch.randn(2, 99, generator=random)
         ours, plain = (x.clone().requires_grad_() for _ in range(2))
-        one, other = _Gelu.apply(ours), F.gelu(plain, approximate="tanh")
-        yield one, other
         # The gradient of a sum: for one that is given, torch would import sympy.
-        yield tuple(torch.autograd.grad((y * weight).sum(), z)[0] for y, z in ((one, ours), (other, plain)))
+        both = (_Gelu.apply(ours), ours), (F.gelu(plain, approximate="tanh"), plain)
+        yield from zip(*(with_gradients(y, weight, [z]) for y, z in both), strict=True)
 
     return agrees(pairs, "GELU is", "in C", tolerance=1e-5)

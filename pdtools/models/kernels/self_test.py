@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -55,3 +55,21 @@ def agrees(pairs: Pairs, what: str, how: str, *, tolerance: float, device: str =
             stacklevel=4,
         )
     return not reason
+
+
+def with_gradients(output: Tensor, weight: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """An output, and the gradients of inputs by the sum of it times a weight.
+
+    (For a gradient of the output that is given, torch would import sympy.)
+    """
+    return [output, *torch.autograd.grad((output * weight).sum(), inputs)]
+
+
+def dropped_twice(output: Tensor, weight: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Two numbers that are the same if both passes of attention drop the same weights.
+
+    A result that is linear in the values is its own derivative by them.
+    """
+    dropped = (output * weight).sum()
+    (by_values,) = torch.autograd.grad(dropped, v)
+    return dropped, (by_values * v).sum()

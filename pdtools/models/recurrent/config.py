@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from pdtools.models.base import Objective
-from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
+from pdtools.models.base import Objective, bad_config, check_at_least, check_fields
+from pdtools.models.derivations import DerivationKind, StringKind
 from pdtools.models.recurrent.stacks import (
     NondeterministicStack,
     Stack,
     StratificationStack,
     SuperpositionStack,
 )
-from pdtools.models.strings import StringKind
 
 Controller = Literal["lstm", "rnn", "rnn-relu"]
 StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
@@ -77,32 +75,11 @@ class RecurrentConfig:
     initial_range: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "stack_vector", "stack_states", "stack_symbols"):
-            if getattr(self, name) < 1:
-                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("embedding_size", "stack_depth", "stack_window"):
-            if getattr(self, name) < 0:
-                raise bad_config(f"{name} must be 0 or more, not {getattr(self, name)}")
+        check_at_least(self, 1, "vocab_size", "hidden_size", "stack_vector", "stack_states", "stack_symbols")
+        check_at_least(self, 0, "embedding_size", "stack_depth", "stack_window")
+        check_fields(self)
         if not 0 <= self.initial_range < float("inf"):
             raise bad_config(f"initial_range must be 0 or more, not {self.initial_range}")
-        for name, choices in (
-            ("controller", Controller),
-            ("stack", StackKind),
-            ("stack_push", Push),
-            ("first_input", FirstInput),
-            ("objective", Objective),
-            ("initialization", Initialization),
-            ("initial_output", InitialOutput),
-        ):
-            if getattr(self, name) not in get_args(choices):
-                raise bad_config(
-                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
-                )
-        for name in ("pad_id", "root_id", "eos_id"):
-            if not 0 <= getattr(self, name) < self.vocab_size:
-                raise bad_config(
-                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
-                )
 
     @property
     def derivation_kind(self) -> DerivationKind:

@@ -16,13 +16,13 @@ from torch.autograd.function import once_differentiable
 
 from pdtools.models.kernels.native import share_among_threads
 from pdtools.models.recurrent.stacks import NondeterministicStack, Stack
-from pdtools.models.recurrent.stacks.native_nondeterministic import (
+from pdtools.models.recurrent.stacks.nondeterministic import (
     PRODUCTS_OF_A_THREAD,
     StackArguments,
     row_room,
+    stack_arguments,
     stack_library,
 )
-from pdtools.models.recurrent.stacks.nondeterministic_run import FARTHEST, SMALLEST
 
 # ``sequence`` in nondeterministic_stack.c, in its order.
 _SIZES = ("steps", "width")
@@ -183,34 +183,21 @@ def _call(
     function: str, stack: NondeterministicStack, arrays: dict[str, Tensor], stacks: dict[str, Tensor]
 ) -> None:
     """Call a function of the library, each of torch's threads with some of the rows."""
-    library = stack_library()
-    assert library is not None
     rows, steps, _ = arrays["gates"].shape
     by_row = row_room(steps * stack.configurations)
     arguments = _Arguments(
-        stack=StackArguments(
-            states=stack.states,
-            symbols=stack.symbols,
+        stack=stack_arguments(
+            stack,
+            stacks,
             time=steps - 1,
             times=steps,
             by_matrix=steps * stack.states * by_row,
             by_row=by_row,
-            unnormalized=stack.unnormalized,
-            states_in_reading=stack.states_in_reading,
-            smallest=SMALLEST,
-            farthest=FARTHEST,
-            **{name: array.data_ptr() for name, array in stacks.items()},
         ),
         steps=steps,
         width=arrays["hidden"].shape[2],
         **{name: array.data_ptr() for name, array in arrays.items()},
     )
-
-    def call(some: slice) -> None:
-        if getattr(library, function)(
-            ctypes.byref(arguments), ctypes.c_long(some.start), ctypes.c_long(some.stop)
-        ):
-            raise MemoryError("no memory for stacks")
-
     products = rows * stack.configurations**2 * stack.states * steps**3 // 6
-    share_among_threads(rows, call, 1 + products // PRODUCTS_OF_A_THREAD)
+    most = 1 + products // PRODUCTS_OF_A_THREAD
+    share_among_threads(rows, getattr(stack_library(), function), arguments, most=most)

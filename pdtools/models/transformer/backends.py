@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels import block_attention, decoding, fused_works, native_block_attention
-from pdtools.models.kernels.grammar_attention import grammar_attention, masked_grammar_attention
+from pdtools.models.kernels import block_attention, decoding, fused_works
+from pdtools.models.kernels.grammar_attention import Learned, grammar_attention, masked_grammar_attention
 from pdtools.models.kernels.terms import Terms
 from pdtools.models.transformer.cache import Cache
 from pdtools.models.transformer.score_terms import DepthPositions, ScoreInputs, ScoreTerm
@@ -120,7 +120,7 @@ def _attend_to_entries(work: AttentionWork) -> Tensor:
 # --- keys on the stack: Transformer Grammars --------------------------------------------------
 
 
-def _learned_of_depths(work: AttentionWork) -> tuple[Tensor, Tensor, Tensor]:
+def _learned_of_depths(work: AttentionWork) -> Learned:
     (term,) = cast(Sequence[DepthPositions], work.terms)
     return term.vectors(work.k.shape[2]), term.content_bias, term.position_bias
 
@@ -128,7 +128,7 @@ def _learned_of_depths(work: AttentionWork) -> tuple[Tensor, Tensor, Tensor]:
 def _attend_on_stack(work: AttentionWork) -> Tensor:
     assert work.inputs.on_stack is not None
     learned = _learned_of_depths(work)
-    return grammar_attention(work.q, work.k, work.v, work.inputs.on_stack, *learned, work.dropout)
+    return grammar_attention(work.q, work.k, work.v, work.inputs.on_stack, learned, work.dropout)
 
 
 def _attend_by_depth(work: AttentionWork) -> Tensor:
@@ -136,7 +136,7 @@ def _attend_by_depth(work: AttentionWork) -> Tensor:
     assert inputs.depth_difference is not None
     assert inputs.visible is not None
     cells = inputs.depth_difference, inputs.visible
-    return masked_grammar_attention(work.q, work.k, work.v, *cells, *_learned_of_depths(work))
+    return masked_grammar_attention(work.q, work.k, work.v, *cells, _learned_of_depths(work))
 
 
 # --- whole rows on CPUs: in C, in blocks by torch ---------------------------------------------
@@ -161,7 +161,7 @@ def _takes_in_c(work: AttentionWork) -> bool:
         return False
     return (
         _is_for_cpu(work)
-        and work.is_made_of(native_block_attention.TAKES)
+        and work.is_made_of(block_attention.TAKES_IN_C)
         and block_attention.native_takes(work.q, work.k, work.v, work.given)
     )
 

@@ -1,19 +1,131 @@
-"""One layer of a transformer."""
+"""One layer of a transformer: multi-head attention, whose scores have terms, and a feed-forward network.
+
+The implementation of attention is picked by :mod:`pdtools.models.transformer.backends`.
+
+Shapes: B sentences or R hypotheses, N positions, Q queries, K keys, H heads, D numbers, d_head of each head.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.native_gelu import Gelu
-from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.backends import IN_CACHE, AttentionWork, attend
 from pdtools.models.transformer.cache import Cache
 from pdtools.models.transformer.config import Activation, TransformerConfig
 from pdtools.models.transformer.positions import rotate
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
 from pdtools.models.transformer.stack_attention import StackAttention, StackCache
+
+Rotation = Callable[[Tensor, int], Tensor]
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with score terms.
+
+    Args:
+        bias: whether queries, keys, values and the output have biases.
+        rotate: the function that rotates queries and keys by their positions; its second argument is the
+            first position.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        dropout: float,
+        output_dropout: float,
+        terms: Sequence[ScoreTerm],
+        *,
+        bias: bool = True,
+        rotate: Rotation | None = None,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.rotate = rotate
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.output = nn.Linear(d_model, d_model, bias=bias)
+        self.output_dropout = Dropout(output_dropout)
+        self.terms = nn.ModuleList(terms)
+
+    def forward(self, x: Tensor, inputs: ScoreInputs, cache: Cache | None = None) -> Tensor:
+        """Attend within x (B, Q, D); with a cache, from the new token x (R, 1, D) to all so far."""
+        batch, queries, d_model = x.shape
+        qkv = self.qkv(x)  # (B, Q, 3D)
+        if self.rotate is not None:
+            qkv = self._rotated(qkv, first=0 if cache is None else cache.past.position)
+        q, k, v = self._by_head(qkv)  # (B, H, Q, d_head) each
+        key_map = self.qkv.weight.view(3, d_model, d_model)[1]  # (D, D)
+        terms = cast(Sequence[ScoreTerm], self.terms)
+        dropout = self.dropout if self.training else 0.0
+        if cache is None:
+            mixed = attend(q, k, v, terms, key_map, inputs, dropout)
+        else:
+            cache.write(qkv[:, 0, d_model:])
+            mixed = self._attend_to_cache(q, cache, terms, key_map, inputs, dropout)
+        mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
+        return self.output_dropout(self.output(mixed))
+
+    def _attend_to_cache(
+        self,
+        q: Tensor,
+        cache: Cache,
+        terms: Sequence[ScoreTerm],
+        key_map: Tensor,
+        inputs: ScoreInputs,
+        dropout: float,
+    ) -> Tensor:
+        """Attend from queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
+        keys = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
+        step = AttentionWork(q, keys, keys, terms, key_map, inputs, dropout, cache)
+        if IN_CACHE.takes(step):
+            return IN_CACHE.attend(step)
+        blocks = []
+        for rows in cache.blocks():
+            k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
+            blocks.append(attend(q[rows], k, v, terms, key_map, inputs.of(rows), dropout))
+        return torch.cat(blocks)
+
+    def weights(self, x: Tensor, inputs: ScoreInputs, *, without: str | None = None) -> Tensor:
+        """The attention weights within x (B, N, D), by the plain formulation: (B, H, N, N).
+
+        Args:
+            without: a score term by its name; the scores are computed without it. Queries and keys stay.
+        """
+        qkv = self.qkv(x)  # (B, N, 3D)
+        if self.rotate is not None:
+            qkv = self._rotated(qkv, first=0)
+        q, k, _ = self._by_head(qkv)  # (B, H, N, d_head) each
+        key_map = self.qkv.weight.view(3, x.shape[2], x.shape[2])[1]  # (D, D)
+        scores = q @ k.transpose(2, 3)
+        for term in cast(Sequence[ScoreTerm], self.terms):
+            if term.name != without:
+                scores = scores + term(q, k, key_map, inputs)
+        scores = scores / math.sqrt(q.shape[3])
+        seen = inputs.seen(self.heads)
+        if seen is not None:
+            scores = scores.masked_fill(~seen, -math.inf)
+        return scores.softmax(3)
+
+    def _rotated(self, qkv: Tensor, first: int) -> Tensor:
+        """Return queries, keys and values with queries and keys rotated: (B, Q, 3D)."""
+        assert self.rotate is not None
+        by_head = self._by_head(qkv)  # (3, B, H, Q, d_head)
+        turned = self.rotate(by_head[:2].flatten(0, 1), first).view(by_head[:2].shape)
+        return torch.cat([turned, by_head[2:]]).permute(1, 3, 0, 2, 4).reshape(qkv.shape)
+
+    def _by_head(self, side_by_side: Tensor) -> Tensor:
+        """Queries, keys and values of all heads (B, K, x·D), as they lie in memory: (x, B, H, K, d_head)."""
+        batch, keys, _ = side_by_side.shape
+        d_head = self.qkv.in_features // self.heads
+        return side_by_side.view(batch, keys, -1, self.heads, d_head).permute(2, 0, 3, 1, 4)
 
 
 class Block(nn.Module):

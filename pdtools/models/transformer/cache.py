@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdtools.models.errors import NoRoomError
+from pdtools.models.base import NoRoomError
 from pdtools.models.kernels.decoding import decodes_in_c, multiply_by_entries
 
 # Values (hypotheses × tokens × width) that are laid out contiguously at a time: on a CPU as many as stay in

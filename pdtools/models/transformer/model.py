@@ -23,7 +23,7 @@ from pdtools.models.base import (
     initialize_by_fan_in,
 )
 from pdtools.models.batch import Batch
-from pdtools.models.kernels.decoding import log_normalisers, normalises_in_c
+from pdtools.models.kernels.decoding import log_normalisers
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.attachment import AttachmentHead, ReleasedHead
@@ -31,20 +31,15 @@ from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.positions import position_terms, sincos_positions
-from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
-from pdtools.models.transformer.state import TransformerState
+from pdtools.models.transformer.state import LayerCaches, Prefixes, TransformerState
 from pdtools.models.transformer.view import View
 from pdtools.models.treereg import treereg
 
 if TYPE_CHECKING:
     from pdtools.shards import ShardSet
 
-# Logits (hypotheses × vocabulary) that are computed at a time if only one token's probability is needed:
-# on a CPU as many as stay in its cache.
-LOGIT_CELLS = 1 << 26
-LOGIT_CELLS_CPU = 1 << 20
 # If few positions are scored, a GPU computes the logits of those alone from this vocabulary size on.
 SELECTING_VOCABULARY = 1 << 10
 
@@ -119,14 +114,11 @@ class TransformerLM(LanguageModel):
             None if config.tie_embeddings else nn.Linear(config.d_model, config.n_inputs, bias=False)
         )
         self.output_bias = nn.Parameter(torch.zeros(config.n_inputs)) if config.output_bias else None
-        special = (config.pad_id, config.root_id, config.eos_id)
         never = None
         if config.layout == "window" and not config.predicts_roots:
             never = torch.zeros(config.n_inputs)
-            never[list(special)] = -torch.inf
+            never[[config.pad_id, config.root_id, config.eos_id]] = -torch.inf
         self.register_buffer("_never", never, persistent=False)
-        # A token that has a share of the probability.
-        self._token = next((token for token in range(config.n_inputs) if token not in special), 0)
         self.head: AttachmentHead | ReleasedHead | None = None
         if config.attachment_head and config.head_form == "released":
             self.head = ReleasedHead(
@@ -433,12 +425,7 @@ class TransformerLM(LanguageModel):
     ) -> Tensor:
         """See :meth:`LanguageModel.token_logprobs`."""
         hidden, bias = state.hidden, self._output_bias  # (R, D), (V,)
-        if normalises_in_c(hidden):
-            total = log_normalisers(hidden, self._output_weight, bias).float()  # (R,)
-        else:
-            cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
-            blocks = hidden.split(max(1, cells // self.vocab_size))
-            total = torch.cat([_logsumexp(self.logits(block).float(), self._token) for block in blocks])
+        total = log_normalisers(hidden, self._output_weight, bias).float()  # (R,)
         if rows is not None:
             hidden, total = hidden[rows], total[rows]
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
@@ -523,9 +510,3 @@ class _Stream(NamedTuple):
     last: Tensor
     plain: Tensor
     treereg: Tensor | None
-
-
-def _logsumexp(logits: Tensor, token: int) -> Tensor:
-    """Compute log Σ exp of rows (R, V), ``token``'s finite: by log_softmax, which goes over them once, where
-    torch.logsumexp makes copies on the way."""
-    return logits[:, token] - logits.log_softmax(1)[:, token]

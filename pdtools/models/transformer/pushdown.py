@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import nn
 
+from pdtools.models.base import bad_config, check_at_least
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.models.transformer.config import TransformerConfig, first_of_layers
 from pdtools.models.transformer.model import TransformerLM
@@ -58,24 +58,13 @@ class PushdownConfig(TransformerConfig):
         super().__post_init__()
         if not self.attachment_head:
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
-        if self.depths < 1:
-            raise bad_config(f"depths must be at least 1, not {self.depths}")
+        check_at_least(self, 1, "depths")
         if self.head_form == "released" and (self.stack_distances or self.head_reads != "embedding"):
             raise bad_config("the released head has no stack_distances, and reads the embedding")
         if self.distances_in != "both" and not self.stack_distances:
             raise bad_config("distances_in needs stack_distances")
         if not 0 < self.head_slope < math.inf:
             raise bad_config(f"head_slope must be a number above 0, not {self.head_slope}")
-        for name, choices in (
-            ("depth_space", DepthSpace),
-            ("depth_init", DepthInit),
-            ("distances_in", DistancesIn),
-            ("head_reads", HeadReads),
-        ):
-            if getattr(self, name) not in get_args(choices):
-                raise bad_config(
-                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
-                )
         if self.positions == "rotary":
             raise bad_config(
                 "rotary positions do not go with depths: these are scored by queries as they are"

@@ -243,9 +243,9 @@ class DepthPositions(RelativePositions):
         return content + by_distance.gather(3, distances[:, None].long().expand(-1, q.shape[1], -1, -1))
 
 
-def depth_differences(query: Tensor, key: Tensor) -> Tensor:
-    """The index of the :class:`DepthPositions` distance between depths, broadcast: int16."""
-    return (query - key).clamp(NEAREST, FARTHEST).sub(NEAREST).to(torch.int16)
+def depth_indices(distance: Tensor) -> Tensor:
+    """The indices of distances of depth among those of :class:`DepthPositions`: int16."""
+    return distance.clamp(NEAREST, FARTHEST).sub(NEAREST).to(torch.int16)
 
 
 def keys_in_range(innermost: Tensor, heads: int) -> Tensor:

@@ -7,6 +7,7 @@ on all rows before them, so they are computed one after the other; nothing else 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
@@ -16,11 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native_stack_attention import native_stack_attention, native_takes
-from pdtools.models.kernels.self_test import agrees
+from pdtools.models import kernels
+from pdtools.models.kernels.native import native_library, share_among_threads
+from pdtools.models.kernels.self_test import agrees, with_gradients
 from pdtools.models.transformer.cache import Past
-
-PUSH, POP, NO_OP = range(3)
 
 # The longest rows that the fused kernels take.
 MOST_FUSED = 1024
@@ -40,7 +40,7 @@ def stack_attention(actions: Tensor) -> Tensor:
     Returns:
         float (B, N, N): row i is α_i, zero above the diagonal. It can be differentiated once.
     """
-    if native_takes(actions) and _native_works(actions.dtype):
+    if actions.device.type == "cpu" and _native_works(actions.dtype):
         return native_stack_attention(actions)
     if actions.is_cuda and actions.dtype == torch.float32 and fused_takes(actions.device, actions.shape[1]):
         from pdtools.models.kernels.fused_stack_attention import fused_stack_attention
@@ -57,6 +57,8 @@ def fused_takes(device: torch.device, n: int) -> bool:
 @cache
 def _native_works(dtype: torch.dtype) -> bool:
     """Return whether the functions in C agree with torch's operations: tried once, which takes some 10 ms."""
+    if dtype not in (torch.float32, torch.float64) or stack_library(dtype) is None:
+        return False
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
     pairs = partial(_pairs, form=lambda: native_stack_attention, n=30, dtype=dtype)
     return agrees(pairs, "stack attention is", "in C", tolerance=tolerance)
@@ -85,12 +87,9 @@ def _pairs(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     scores = torch.randn(3, n, 3, generator=random, dtype=dtype).to(device)
     weight = torch.randn(3, n, n, generator=random, dtype=dtype).to(device)
-    found = []
-    for each in (form(), stepwise_stack_attention):
-        actions = scores.softmax(-1).requires_grad_()
-        rows = each(actions)
-        found.append((rows.detach(), *torch.autograd.grad((rows * weight).sum(), actions)))
-    yield from zip(*found, strict=True)
+    actions = scores.softmax(-1).requires_grad_()
+    both = (each(actions) for each in (form(), stepwise_stack_attention))
+    yield from zip(*(with_gradients(rows, weight, [actions]) for rows in both), strict=True)
 
 
 def stepwise_stack_attention(actions: Tensor) -> Tensor:
@@ -165,6 +164,53 @@ class _StackAttention(torch.autograd.Function):
         by_action = torch.stack([grad_push, grad_pop, grad_no_op], -1)  # (B, N, 3)
         by_action[:, 0] = 0
         return by_action
+
+
+# --- in C -------------------------------------------------------------------------------------
+
+_LANES = 16  # as in stack_attention.c: rows begin at multiples of it
+
+
+def stack_library(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """Return the compiled functions for float32 or float64; None if they cannot be compiled."""
+    options = ["-DDOUBLE"] if dtype == torch.float64 else []
+    return native_library(kernels.__name__, "stack_attention", ("forward", "backward"), *options)
+
+
+def native_stack_attention(actions: Tensor) -> Tensor:
+    """Compute :func:`stack_attention` in C: its many small steps cost torch more than their numbers."""
+    return _NativeStackAttention.apply(actions)
+
+
+class _NativeStackAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, actions: Tensor) -> Tensor:
+        actions = actions.contiguous()
+        batch, n, _ = actions.shape
+        rows = actions.new_zeros(batch, n, -(-n // _LANES) * _LANES)
+        _call("forward", actions, rows)
+        ctx.save_for_backward(actions, rows)
+        return rows[..., :n]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        actions, rows = ctx.saved_tensors
+        by_row = torch.zeros_like(rows)
+        by_row[..., : rows.shape[1]] = grad
+        by_action = torch.empty_like(actions)
+        _call("backward", actions, rows, by_row, by_action)
+        return by_action
+
+
+def _call(name: str, *arrays: Tensor) -> None:
+    """Call a function on arrays (B, N, …); the second has rows of a multiple of ``_LANES`` numbers."""
+    batch, n, size = arrays[1].shape
+    function = getattr(stack_library(arrays[0].dtype), name)
+    share_among_threads(batch if n else 0, function, n, size, *arrays)
+
+
+# --- in a model -------------------------------------------------------------------------------
 
 
 class StackAttention(nn.Module):

@@ -1,14 +1,70 @@
-"""A transformer's state while it reads token by token."""
+"""A transformer's state while it reads token by token; layers without a tape share their memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pdtools.models.base import DecoderState
 from pdtools.models.transformer.cache import Cache, Past
-from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
+from pdtools.models.transformer.stack_attention import StackCache
+
+# The caches of one layer: keys and values (2D wide); its stack attention's, if it has any.
+LayerCaches = tuple[Cache, StackCache | None]
+
+
+@dataclass
+class Prefixes:
+    """The first layers' memory of the P different strings of tokens that R hypotheses have read.
+
+    They may be a token ahead of the other layers: a token's attachment is scored before it is fed.
+
+    Attributes:
+        past: the past of the prefixes.
+        caches: the caches of each layer.
+        of: int64 (R,), the prefix of each hypothesis.
+        output: (P, 1, D), the last layer's output for the last token that was read.
+        tokens: int64 (R,), that token; None before the first.
+    """
+
+    past: Past
+    caches: list[LayerCaches]
+    of: Tensor
+    output: Tensor
+    tokens: Tensor | None = None
+
+    def has_read(self, position: int, tokens: Tensor) -> bool:
+        """Return whether these tokens (R,) were read at a position, the next one of the hypotheses."""
+        return self.tokens is not None and self.past.position == position and torch.equal(self.tokens, tokens)
+
+    def read(self, position: int, tokens: Tensor, n_tokens: int) -> Tensor:
+        """Go on to the prefixes that are a token longer; others read there are forgotten.
+
+        Args:
+            position: the position of the next token of the hypotheses.
+            tokens: int64 (R,), these next tokens.
+            n_tokens: the number of different tokens that there may be.
+
+        Returns:
+            int64 (P,), the last token of each prefix, for which :attr:`output` is to be computed.
+
+        Raises:
+            NoRoomError: if there is no room for them.
+        """
+        if self.past.position == position:
+            self.past.unfeed()
+        longer, self.of = torch.unique(self.of * n_tokens + tokens, return_inverse=True)  # (P,), (R,)
+        self.past.select(longer // n_tokens)
+        self.past.feed()
+        self.tokens = tokens
+        return longer % n_tokens
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with the given hypotheses: int64 (R',), in any order, repeats allowed."""
+        self.of = self.of[rows]
+        self.tokens = None if self.tokens is None else self.tokens[rows]
 
 
 @dataclass

@@ -94,17 +94,16 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
     )
 
 
-def check_size(text: str, most: int = MOST_BYTES) -> str | None:
+def check_size(text: str) -> str | None:
     """A warning about a page's size, if it is large.
 
     Raises:
-        PdtoolsError: if it has more bytes than ``most``.
+        PdtoolsError: if it has more than 20 MB.
     """
     size = len(text.encode())
     shown = f"the page has {size / 1e6:.1f} MB"
-    if size > most:
-        hint = "give it fewer sentences or results, or allow it with --max-mb"
-        raise PdtoolsError(f"{shown}, more than {most / 1e6:g}: {hint}")
+    if size > MOST_BYTES:
+        raise PdtoolsError(f"{shown}, more than {MOST_BYTES / 1e6:g}: give it fewer sentences or results")
     return f"{shown}: browsers will be slow to open it" if size > WARN_BYTES else None
 
 

@@ -30,14 +30,11 @@ MOST_ITEMS = 50_000
 """The number of items of a benchmark on a page; if there are more, disagreements first, and a sample."""
 
 
-def results_page(
-    paths: Sequence[str], *, title: str | None = None, seed: int = 0, most_items: int = MOST_ITEMS
-) -> Page:
+def results_page(paths: Sequence[str], *, seed: int = 0, most_items: int = MOST_ITEMS) -> Page:
     """Read results folders into a page.
 
     Args:
         paths: results folders, or folders of several (one for each model).
-        title: the page's title.
         seed: for the sample of items, and for bootstraps.
         most_items: see :data:`MOST_ITEMS`.
 
@@ -105,7 +102,7 @@ def results_page(
     }
     return Page(
         kind="results",
-        title=title or f"Results of {', '.join(groups)}",
+        title=f"Results of {', '.join(groups)}",
         document=document,
         packed=packed,
         charts=True,

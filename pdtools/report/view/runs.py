@@ -40,12 +40,11 @@ def is_run(path: str | Path) -> bool:
     return RunFolder(path).exists()
 
 
-def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
+def runs_page(paths: Sequence[str]) -> Page:
     """Read the folders of runs into a page.
 
     Args:
         paths: folders of runs, finished or not.
-        title: the page's title.
 
     Raises:
         InputError: for a folder that is no run.
@@ -92,7 +91,7 @@ def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     }
     return Page(
         kind="runs",
-        title=title or f"Training of {', '.join(names)}",
+        title=f"Training of {', '.join(names)}",
         document=document,
         charts=True,
         notes=tuple(notes),

@@ -24,7 +24,6 @@ def sentences_page(
     made: Mapping[str, Any],
     *,
     pair: bool = False,
-    title: str | None = None,
 ) -> Page:
     """Make a page of traces.
 
@@ -33,7 +32,6 @@ def sentences_page(
         models: their names, all different.
         made: provenance, with the models among its inputs by name.
         pair: whether the two sentences are the good and the bad one of a minimal pair.
-        title: the page's title.
     """
     texts = [of_models[0].text for of_models in traces]
     packed = {
@@ -45,7 +43,7 @@ def sentences_page(
     searches = [trace.model for trace in traces[0]]
     return Page(
         kind="sentences",
-        title=title or f"{shown} — {', '.join(models)}",
+        title=f"{shown} — {', '.join(models)}",
         document={
             "models": list(models),
             "sentences": texts,

@@ -26,12 +26,11 @@ _PLACES = ("word_number", "region_number", "region", "region_name")
 _TEXTS = ("word", "region_text", "text", "sentence")
 
 
-def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
+def stimuli_page(paths: Sequence[str]) -> Page:
     """Read tables that ``pdtools surprisal`` wrote of stimuli into a page.
 
     Args:
         paths: tables of the same items.
-        title: the page's title.
 
     Raises:
         InputError: for a table without models and surprisals, with a surprisal that is no number, or without
@@ -83,7 +82,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
         notes.append("no column is called condition: all sentences are one")
     return Page(
         kind="stimuli",
-        title=title or f"Surprisals of {', '.join(Path(path).name for path in paths)}",
+        title=f"Surprisals of {', '.join(Path(path).name for path in paths)}",
         document={
             "models": models,
             "conditions": conditions,

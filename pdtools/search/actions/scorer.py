@@ -132,16 +132,14 @@ class ActionScorer(CheckpointScorer):
             words = [escape(token) for token in score.tokens]
             yield ParsedScore(score, tuple(best.text(words, labels) for best in found.result.incremental))
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`; trees are labelled, and as they are, not binarized."""
         assert self.beam is not None
         if k_best > self.beam.words:
             raise PdtoolsError(
                 f"there are as many parses as the word beam holds: {self.beam.words}, not {k_best}"
             )
-        merging = k_best > 1 and not derivations
+        merging = k_best > 1
         for found in self.search(sentences, k_best=self.beam.words if merging else k_best):
             if isinstance(found, Unscorable):
                 yield found

@@ -8,8 +8,9 @@ from typing import cast
 import numpy as np
 
 from pdtools.models import LoadedModel
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.models.grammar.dependency import DependencyGrammarLM
-from pdtools.models.grammar.transition_derivations import OTHER_WORDS, TransitionDerivation
+from pdtools.models.grammar.transition_derivations import TransitionDerivation
 from pdtools.search.actions.scorer import ActionScorer, ActionSearch, SearchedActions
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded

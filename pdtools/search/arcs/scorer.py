@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
@@ -42,11 +42,9 @@ class ArcScorer(AttachmentScorer):
                 graphs = map(graph_of_history, found.result.incremental[1:])
                 yield ParsedScore(self.as_score(found), tuple(map(str, graphs)))
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`; trees are made by :func:`.derivations.graph_tree`."""
-        merging = k_best > 1 and not derivations
+        merging = k_best > 1
         for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
                 yield found

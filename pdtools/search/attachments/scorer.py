@@ -259,11 +259,9 @@ class AttachmentScorer(CheckpointScorer):
                 stacks = found.result.incremental[1:]
                 yield ParsedScore(score, tuple(stack_text(attach, score.tokens) for attach in stacks))
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`."""
-        merging = k_best > 1 and not derivations
+        merging = k_best > 1
         for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
                 yield found

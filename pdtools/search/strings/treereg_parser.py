@@ -42,9 +42,7 @@ class TreeRegParser(StringScorer):
         self.settings |= {"kind": "treereg", "cky": cky}
         self.nodes = best_tree if cky else greedy_tree
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`.
 
         Raises:

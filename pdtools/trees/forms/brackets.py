@@ -1,14 +1,12 @@
-"""Code shared by bracketed forms: cutting a file where brackets balance, and parsing a text into nodes."""
+"""Code shared by bracketed forms: cutting a file where brackets balance, and the tokens of brackets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from pdtools.errors import InputError
-from pdtools.trees.forms.base import Gathering, TreeText, lines_of, make_block
-from pdtools.trees.lines import MAX_TREE_CHARS
+from pdtools.trees.forms.form import Gathering, TreeText, lines_of, make_block
+from pdtools.trees.reader import MAX_TREE_CHARS
 
 UNBALANCED = "unbalanced brackets: not closed"
 CLOSED_TOO_OFTEN = "unbalanced brackets: closed too often"
@@ -76,41 +74,3 @@ def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[Tree
         depth = sum(_depth(line) for _, line in lines)
         fault = None if depth == 0 else UNBALANCED if depth > 0 else CLOSED_TOO_OFTEN
         yield make_block(open_block.file, lines[0][0], [line for _, line in lines], fault)
-
-
-@dataclass(slots=True)
-class Bracket:
-    """A bracket with its label and its content: words and brackets."""
-
-    label: str
-    children: list[Bracket | str] = field(default_factory=list)
-
-
-def brackets(text: str) -> list[Bracket]:
-    """The outermost brackets of a text; text between them is an error.
-
-    Raises:
-        InputError: with a line from 1, if they do not balance.
-    """
-    top = Bracket("")
-    path = [top]
-    for match in TOKEN.finditer(text):
-        tag, word, opening, label, closing, bare = match.groups()
-        if word is not None:
-            path[-1].children.append(Bracket(tag, [word]))
-        elif opening:
-            node = Bracket(label)
-            path[-1].children.append(node)
-            path.append(node)
-        elif closing:
-            path.pop()
-            if not path:
-                raise InputError(CLOSED_TOO_OFTEN)
-        elif len(path) == 1:
-            if bare.strip("\ufeff"):
-                raise InputError("text between trees", line=text.count("\n", 0, match.start()) + 1)
-        else:
-            path[-1].children.append(bare)
-    if len(path) > 1:
-        raise InputError(UNBALANCED)
-    return [child for child in top.children if isinstance(child, Bracket)]

@@ -13,23 +13,20 @@ from functools import lru_cache
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import (
+from pdtools.trees.forms.form import (
     Counts,
-    ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
     ReadTree,
     TreeText,
     graph_of,
-    leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import constituents
 from pdtools.trees.graphs import Graph
-from pdtools.trees.projection import depths
+from pdtools.trees.projection import constituents, depths
 from pdtools.trees.transforms import TRACE_TAGS
-from pdtools.trees.tree import unescape
+from pdtools.trees.tree import leaf, unescape
 
 _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NAMES = re.compile(r"^#[ \t]*global\.columns[ \t]*=(.*)", re.MULTILINE)
@@ -183,7 +180,7 @@ def _add_enhanced(found: ConlluSentence, column: str, line: int) -> None:
             found.enhanced.append((int(head), len(found.words)))
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     found = read_sentence(block, heads_needed=not options.enhanced)
     words, tags, ranges, glued = found.words, found.tags, found.ranges, found.glued
     if not words:

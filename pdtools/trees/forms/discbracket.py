@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import (
-    Counts,
-    ExcludedByRule,
-    Form,
-    ReadOptions,
-    ReadTree,
-    TreeText,
-    leaf,
-    leaf_label,
-)
-from pdtools.trees.forms.brackets import Bracket, brackets, cut_brackets
+from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, TOKEN, UNBALANCED, cut_brackets
 from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
+from pdtools.trees.forms.form import Counts, Form, ReadOptions, ReadTree, TreeText
 from pdtools.trees.transforms import WRAPPERS
+from pdtools.trees.tree import leaf, leaf_label
 
 _LEAF = re.compile(r"([0-9]+)=(.+)", re.DOTALL)
 _FIRST_LEAF = re.compile(r"\([^\s()]*\s+([^\s()]+)")
@@ -30,40 +23,49 @@ def _looks_like(text: str) -> bool:
     return first is not None and _LEAF.fullmatch(first[1]) is not None
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
-    found: list[ReadTree | ExcludedByRule] = []
-    for top in brackets(block.text):
-        words: dict[int, str] = {}
-        n_nodes, tree = _nodes(top, words)
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
+    found: list[ReadTree | str] = []
+    for top, words, n_nodes in _trees(block.text):
         if not words:
             raise InputError("no words")
         if len(words) != max(words) + 1:
             raise InputError(f"{len(words)} leaves, but one has the number {max(words)}")
+        tree = top
         if tree.word >= 0 or tree.label not in WRAPPERS:
             n_nodes, tree = n_nodes + 1, Node(ROOT_LABEL, children=[tree])
         found += continuous(tree, n_nodes, [words[k] for k in range(len(words))], options, counts)
     return found
 
 
-def _nodes(top: Bracket, words: dict[int, str]) -> tuple[int, Node]:
-    """The number of constituents in brackets, and the outermost; brackets around one leaf are its tag."""
-    root, n_nodes = Node(""), 0
-    agenda: list[tuple[Bracket, Node]] = [(top, root)]
-    while agenda:
-        bracket, parent = agenda.pop()
-        label = leaf_label(bracket.label)
-        if len(bracket.children) == 1 and isinstance(leaf_text := bracket.children[0], str):
-            parent.children.append(Node(label, _word(leaf_text, words)))
-            continue
-        node = Node(label if bracket.label else "")
-        n_nodes += 1
-        parent.children.append(node)
-        for child in bracket.children:
-            if isinstance(child, str):
-                node.children.append(Node("", _word(child, words)))
-            else:
-                agenda.append((child, node))
-    return n_nodes, root.children[0]
+def _trees(text: str) -> Iterator[tuple[Node, dict[int, str], int]]:
+    """Each tree of a text, with its words by their numbers, and its number of constituents.
+
+    Brackets around one leaf are its tag. Text between trees is an error.
+    """
+    words: dict[int, str] = {}
+    path, n_nodes = [Node("")], 0  # the tree's holder, and the open constituents
+    for match in TOKEN.finditer(text):
+        tag, word, opening, label, closing, bare = match.groups()
+        inside = path[-1].children
+        if word is not None:
+            inside.append(Node(leaf_label(tag), _word(word, words)))
+        elif opening:
+            inside.append(Node(leaf_label(label) if label else ""))
+            path.append(inside[-1])
+            n_nodes += 1
+        elif closing:
+            path.pop()
+            if not path:
+                raise InputError(CLOSED_TOO_OFTEN)
+        elif len(path) > 1:
+            inside.append(Node("", _word(bare, words)))
+        elif bare.strip("\ufeff"):
+            raise InputError("text between trees", line=text.count("\n", 0, match.start()) + 1)
+        if len(path) == 1 and path[0].children:
+            yield path[0].children.pop(), words, n_nodes
+            words, n_nodes = {}, 0
+    if len(path) > 1:
+        raise InputError(UNBALANCED)
 
 
 def _word(text: str, words: dict[int, str]) -> int:

@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-import numpy as np
-
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Counts, ExcludedByRule, ReadOptions, ReadTree
+from pdtools.trees.forms.form import Counts, ReadOptions, ReadTree
 from pdtools.trees.transforms import WRAPPERS
 from pdtools.trees.tree import Tree, unescape
 
@@ -49,7 +47,7 @@ _first = attrgetter("first")
 
 def continuous(
     root: Node, n_nodes: int, words: list[str], options: ReadOptions, counts: Counts
-) -> list[ReadTree | ExcludedByRule]:
+) -> list[ReadTree | str]:
     """Convert a discontinuous tree into one without gaps.
 
     Args:
@@ -69,7 +67,7 @@ def continuous(
     gaps = [node for node in nodes if node.last - node.first >= node.n_words]
     if gaps:
         if options.discontinuous == "skip":
-            return [ExcludedByRule(DISCONTINUOUS)]
+            return [DISCONTINUOUS]
         changed = "raised" if options.discontinuous == "raise" else "split"
         counts[f"sentences with constituents {changed}"] += 1
         counts[f"constituents {changed}"] += len(gaps)
@@ -209,10 +207,4 @@ def _tree(root: Node, words: list[str]) -> Tree:
         ends.append(node.last + 1)
         node.children.sort(key=_first, reverse=True)
         agenda.extend(node.children)
-    return Tree(
-        words=tuple(words),
-        tags=tuple(tags),
-        labels=tuple(labels),
-        starts=np.array(starts, dtype=np.int32),
-        ends=np.array(ends, dtype=np.int32),
-    )
+    return Tree.of(words, tags, labels, starts, ends)

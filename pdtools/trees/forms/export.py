@@ -6,20 +6,18 @@ import re
 from collections.abc import Iterator
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import (
+from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
+from pdtools.trees.forms.form import (
     Counts,
-    ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
     ReadTree,
     TreeText,
-    leaf,
-    leaf_label,
     lines_of,
     make_block,
 )
-from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
+from pdtools.trees.tree import leaf, leaf_label
 
 _NODE = re.compile(r"#[0-9]{3,}\Z")
 _BEGINNING = re.compile(r"(?:%%.*\n|\s)*#(?:FORMAT|BOT|BOS)\s")
@@ -67,7 +65,7 @@ def _columns(line: str, version: str) -> list[str]:
     return line.split() if line.isascii() else _COLUMN.findall(line)
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     words: list[str] = []
     root = Node(ROOT_LABEL)
     nodes: dict[str, Node] = {"0": root}

@@ -10,28 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import (
-    EMPTY_LEAVES,
-    Counts,
-    ExcludedByRule,
-    Form,
-    ReadOptions,
-    ReadTree,
-    TreeText,
-    leaf,
-)
 from pdtools.trees.forms.brackets import (
     CLOSED_TOO_OFTEN,
     TOKEN,
     UNBALANCED,
     cut_brackets,
 )
+from pdtools.trees.forms.form import EMPTY_LEAVES, Counts, Form, ReadOptions, ReadTree, TreeText
 from pdtools.trees.refused import is_empty_leaf
-from pdtools.trees.transforms import TRACE_TAG, kind_of_empty
-from pdtools.trees.tree import Tree
+from pdtools.trees.transforms import kind_of_empty
+from pdtools.trees.tree import TRACE_TAG, Tree, leaf
 
 FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF", "VERSION"})
 _PRINTED = "***"
@@ -109,7 +98,7 @@ def _cut(file: str) -> Iterator[TreeText]:
         yield TreeText(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     text = block.text
     if "(ORTHO" in text:
         text = _ORTHO.sub(r"\1", _FEATURES.sub("", text))
@@ -133,9 +122,9 @@ class _Reader:
         self.starts: list[int] = []
         self.ends: list[int] = []
 
-    def trees(self, text: str) -> list[ReadTree | ExcludedByRule]:
+    def trees(self, text: str) -> list[ReadTree | str]:
         """The trees of a text."""
-        found: list[ReadTree | ExcludedByRule] = []
+        found: list[ReadTree | str] = []
         path: list[int] = []  # open constituents
         foreign = 0  # number of open brackets, from metadata's on
         labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
@@ -212,15 +201,9 @@ class _Reader:
         self.words.append(leaf(word))
         self.tags.append(tag)
 
-    def finished(self) -> list[ReadTree | ExcludedByRule]:
+    def finished(self) -> list[ReadTree | str]:
         """The tree that has ended, unless it has no words."""
-        tree = Tree(
-            words=tuple(self.words),
-            tags=tuple(self.tags),
-            labels=tuple(self.labels),
-            starts=np.array(self.starts, dtype=np.int32),
-            ends=np.array(self.ends, dtype=np.int32),
-        )
+        tree = Tree.of(self.words, self.tags, self.labels, self.starts, self.ends)
         self.begin()
         if not tree.words:
             self.counts["trees without words left out"] += 1
@@ -228,7 +211,7 @@ class _Reader:
         if tree.labels[:1] == ("",):
             self.counts["wrappers taken off"] += 1
         if set(tree.words) == {_PRINTED}:
-            return [ExcludedByRule(f"asterisks alone ({_PRINTED})")]
+            return [f"asterisks alone ({_PRINTED})"]
         return [ReadTree(tree)]
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Counts, ExcludedByRule, Form, ReadOptions, ReadTree, TreeText, leaf
 from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
+from pdtools.trees.forms.form import Counts, Form, ReadOptions, ReadTree, TreeText
 from pdtools.trees.refused import is_empty_leaf, refused_form
-from pdtools.trees.transforms import TRACE_TAG, WRAPPERS
-from pdtools.trees.tree import BRACKET_TOKEN, TreeBuilder
+from pdtools.trees.transforms import WRAPPERS
+from pdtools.trees.tree import BRACKET_TOKEN, TRACE_TAG, TreeBuilder, leaf
 
 _ID = re.compile(r"^\s*[0-9]+[a-z]?[ \t]+(?=\()", re.MULTILINE)
 _NUMBERED = re.compile(r"\s*[0-9]+[ \t]+\(\s*[^\s()]*\s*\(")
@@ -75,7 +75,7 @@ def _cut(file: str) -> Iterator[TreeText]:
     return (replace(block, note=note) for block in blocks)
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     text, n_ids = _ID.subn("", block.text)
     if n_ids:
         counts["ids before trees left out"] += n_ids
@@ -84,7 +84,7 @@ def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTre
         text, n_lemmas = _LEMMA.subn(_without_lemma, text)
         counts["lemmas left out"] += n_lemmas
         text = _ELLIPSIS.sub(rf"({TRACE_TAG} \1)", text)
-    found: list[ReadTree | ExcludedByRule] = []
+    found: list[ReadTree | str] = []
     builder: TreeBuilder | None = None
     for match in (_TOKEN if in_brackets else BRACKET_TOKEN).finditer(text):
         if builder is None:

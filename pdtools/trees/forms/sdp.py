@@ -9,19 +9,9 @@ from __future__ import annotations
 import re
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import (
-    Counts,
-    ExcludedByRule,
-    Form,
-    ReadOptions,
-    ReadTree,
-    TreeText,
-    graph_of,
-    leaf,
-    leaf_label,
-)
 from pdtools.trees.forms.conllu import cut_at_blank_lines
-from pdtools.trees.tree import flat_tree
+from pdtools.trees.forms.form import Counts, Form, ReadOptions, ReadTree, TreeText, graph_of
+from pdtools.trees.tree import flat_tree, leaf, leaf_label
 
 _ROW = re.compile(r"[0-9]+\t[^\t]+\t[^\t]*\t[^\t]*\t[+-]\t[+-](\t|$)")
 _SIGNS = ("+", "-")
@@ -33,7 +23,7 @@ def _looks_like(text: str) -> bool:
     return _ROW.match(next(lines, "")) is not None
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     words: list[str] = []
     tags: list[str] = []
     arcs: list[tuple[int, int]] = []

@@ -12,20 +12,11 @@ from xml.parsers import expat
 
 from pdtools.errors import InputError
 from pdtools.files import read_bytes
-from pdtools.trees.forms.base import (
-    TOO_LONG,
-    Counts,
-    ExcludedByRule,
-    Form,
-    ReadOptions,
-    ReadTree,
-    TreeText,
-    leaf,
-    leaf_label,
-)
 from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
-from pdtools.trees.lines import MAX_TREE_CHARS
+from pdtools.trees.forms.form import TOO_LONG, Counts, Form, ReadOptions, ReadTree, TreeText
+from pdtools.trees.reader import MAX_TREE_CHARS
 from pdtools.trees.transforms import WRAPPERS
+from pdtools.trees.tree import leaf, leaf_label
 
 _MOST_BYTES = 1 << 30
 _MARK = re.compile(rb"<!--.*?(?:-->|\Z)|<s(?=[\s>])|</s\s*>|</body", re.DOTALL)
@@ -97,7 +88,7 @@ def _elements(text: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | str]:
     words: list[str] = []
     nodes: dict[str, Node] = {}
     edges: list[tuple[list[Node], dict[str, str]]] = []  # each with the children of its constituent

@@ -16,7 +16,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.parsers.in_chunks import ReadWork
 from pdtools.parsers.pipeline import TreeForm
-from pdtools.trees.forms.base import ReadOptions, TreeText
+from pdtools.trees.forms.form import ReadOptions, TreeText
 
 CONLLU = """# text = The dogs bark.
 1	The	_	DET	_	_	2	_	_	_
@@ -144,16 +144,9 @@ def test_a_bad_sentence_stops_or_is_counted(bank: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("name", "content", "source", "said"),
     [
-        ("a.conllu", CONLLU, "treebank", "a.conllu: CoNLL-U: use --from conllu"),
         ("a.conllu", CONLLU, "text", "a.conllu: CoNLL-U: use --from conllu"),
         ("a.conll", PENN, "conllu", "a.conll: bracketed trees: use --from treebank"),
         ("a.conllu", "", "conllu", "a.conllu:1: no sentences of CoNLL-U in this file (--on-error skip"),
-        (
-            "a.conllu",
-            "The dog barks .\n",
-            "conllu",
-            "a.conllu:1: 1 columns between tabs, not 10",
-        ),
     ],
 )
 def test_another_form_is_refused_in_one_line(
@@ -165,21 +158,6 @@ def test_another_form_is_refused_in_one_line(
     assert captured.err.count("\n") == 1
     assert captured.err.startswith(f"pdtools: {said}")
     assert not Path("out.trees").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--surface"], "--surface"),
-        (["--binarize", "head"], "--binarize head"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    options: list[str], said: str, bank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.mrg").write_text(PENN)
-    assert run(["parse", "a.mrg", "--from", "treebank", *options]) == 2
-    assert said in capsys.readouterr().err
 
 
 HISTORICAL = "( (IP (NP-SBJ *pro*) (VBD ran) (CODE <P_1>)) (ID A,.1))\n"
@@ -241,15 +219,12 @@ def test_sentences_that_are_excluded_by_rule_are_no_error(
             "treebank",
             "b.mrg: Penn brackets with ids before trees",
         ),
-        ({"a.export": EXPORT}, "treebank", "a.export: NEGRA export: use --from export"),
         ({"a.xml": TIGER}, "export", "a.xml: TIGER XML: use --from tiger-xml"),
-        ({"a.conllu": CONLLU}, "treebank", "a.conllu: CoNLL-U: use --from conllu"),
         (
             {"a.psd": LEAVES},
             "penn-historical",
             "brackets with numbered leaves: use --from discbracket",
         ),
-        ({"a.psd": NUMBERED}, "penn-historical", "lemmas after words: use --from treebank"),
         ({"a.export": EXPORT, "b.export": CONLLU}, "export", "b.export: CoNLL-U: use --from conllu"),
     ],
 )
@@ -265,14 +240,6 @@ def test_another_form_in_a_folder_is_refused_in_one_line(
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1
         assert said in captured.err
-
-
-@pytest.mark.parametrize(
-    "option", [["--lemmas", "keep"], ["--discontinuous", "split"], ["--punctuation", "root"]]
-)
-def test_options_of_other_forms(option: list[str], bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["parse", "bank", "--from", "conllu", *option]) == 2
-    assert option[0] in capsys.readouterr().err
 
 
 def test_a_chunk_is_of_its_place() -> None:

@@ -138,12 +138,7 @@ def test_bad_trees_stop_it_or_are_skipped(
         (["empty"], "empty: no files ending in .mrg"),
         (["nothing.trees"], "no trees"),
         (["toy.trees", "--tokenizer", "empty"], "no such tokenizer"),
-        (["toy.trees", "--tokenizer", "noise"], "not JSON"),
-        (["toy.trees", "--tokenizer", "other"], "no model"),
         (["toy.trees", "--min-count", "9"], "with --min-count 9: change that"),
-        (["toy.trees", "--tokenizer", "bpe", "--vocab-size", "9"], "at least 259"),
-        (["toy.trees", "-o", "toy.trees/below"], "toy.trees"),
-        (["toy.trees", "-o", "empty"], "--overwrite"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -155,38 +150,12 @@ def test_what_cannot_be_done_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder, content in (("noise", "{"), ("other", "{}")):
-        Path(folder).mkdir()
-        Path(folder, "tokenizer.json").write_text(content)
     Path("empty").mkdir()
     Path("nothing.trees").write_text("\n \n")
     before = sorted(tmp_path.rglob("*"))
-    output = [] if "-o" in arguments else ["-o", "out"]
-    assert run(["tapes", *arguments, *output]) == 1
+    assert run(["tapes", *arguments, "-o", "out"]) == 1
     assert reason in _error(capsys)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_tokenizer_of_another_style(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train = str(tmp_path / "train")
-    assert run(["tapes", trees, "-o", train, "--quiet"]) == 0
-    out = str(tmp_path / "out")
-    assert run(["tapes", trees, "-o", out, "--tokenizer", train, "--text-style", "raw"]) == 1
-    assert "made for ptb text, not raw" in _error(capsys)
-
-
-def test_trees_from_a_pipe_that_can_be_read_only_once(trees: str, tmp_path: Path) -> None:
-    read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "wb") as stream:
-        stream.write(TREES.encode())
-    try:
-        assert run(["tapes", f"/dev/fd/{read_end}", "-o", str(tmp_path / "piped"), "--quiet"]) == 0
-    finally:
-        os.close(read_end)
-    assert run(["tapes", trees, "-o", str(tmp_path / "read"), "--quiet"]) == 0
-    piped, read = ShardSet.open(tmp_path / "piped"), ShardSet.open(tmp_path / "read")
-    assert piped.manifest["counts"] == read.manifest["counts"]
-    assert piped.tokenizer == read.tokenizer
 
 
 def test_a_file_name_that_is_not_utf8(trees: str, tmp_path: Path) -> None:
@@ -194,15 +163,6 @@ def test_a_file_name_that_is_not_utf8(trees: str, tmp_path: Path) -> None:
     Path(trees).rename(strange)
     assert run(["tapes", str(strange), "-o", str(tmp_path / "out"), "--quiet"]) == 0
     assert ShardSet.open(tmp_path / "out").manifest["sources"][0]["file"] == str(strange)
-
-
-def test_the_folder_that_the_trees_are_in_is_not_replaced(
-    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for arguments in (["tapes", trees], ["parse", trees, "--from", "treebank", "--split", "0.5,0.5"]):
-        assert run([*arguments, "-o", str(tmp_path), "--overwrite"]) == 1
-        assert "holds the input" in _error(capsys)
-    assert Path(trees).exists()
 
 
 @pytest.mark.parametrize(
@@ -281,21 +241,6 @@ def test_show_words_is_a_line_for_each_sentence(
     assert capsys.readouterr().out == "The dog is n't\n"
     assert run(["show", out]) == 2
     assert run(["show", out, "0", "--words", "--json"]) == 2
-
-
-def test_show_says_what_it_cannot_show(
-    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "shards"
-    assert run(["tapes", trees, "-o", str(out), "--quiet"]) == 0
-    assert run(["show", str(out), "3"]) == 1
-    assert "ids go from 0 to 2" in _error(capsys)
-    manifest = json.loads((out / "manifest.json").read_text())
-    (out / "manifest.json").write_text(json.dumps({**manifest, "format_version": "2"}))
-    assert run(["show", str(out), "0"]) == 1
-    assert "version 2; this pdtools reads version 1" in _error(capsys)
-    assert run(["show", str(tmp_path), "0"]) == 1
-    assert "no manifest.json" in _error(capsys)
 
 
 def test_nothing_but_rejects_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

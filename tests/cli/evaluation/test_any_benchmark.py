@@ -569,8 +569,8 @@ def test_any_benchmark_means_what_its_keys_say(
             totals[item.number, each.name] = rng.choice([-2.0, -1.0, 0.5, 0.75]), 0
         shown = [(*key, -total if lower else total) for key, (total, _) in totals.items()]
         rng.shuffle(shown)
-        header = ["item", "string", "score"]
-        of_model = ["--scores", str(given), *(["--lower-is-better"] if lower else [])]
+        header = ["item", "string", "surprisal" if lower else "score"]
+        of_model = ["--scores", str(given)]
     else:
         shown, header = [], ["sentence_id", "token_id", "token", "start", "end", "surprisal"]
         for number, (item, each) in enumerate(asked, start=1):

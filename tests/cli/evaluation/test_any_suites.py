@@ -17,7 +17,7 @@ import pytest
 from printed_tables import percent, tables
 
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.circuits import SCORED_33, circuit_of
+from pdtools.evaluation.sg.record import SCORED_33, circuit_of
 
 Truth = tuple[bool, float]
 """Whether a formula holds, and by how much."""

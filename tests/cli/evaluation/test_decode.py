@@ -52,23 +52,17 @@ def test_trees_line_for_line(models: dict[str, Path], text: Path, tmp_path: Path
 
 def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
     scores, out = tmp_path / "s.tsv", tmp_path / "out.trees"
-    options = ["--beam", 20, "--k-best", 3, "--derivations", "--scores", scores, "-o", out]
+    options = ["--beam", 20, "--scores", scores, "-o", out]
     assert decode(text, "--model", models["pushdown"], *options) == 0
-    header, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
-    assert header == ["id", "rank", "joint", "marginal", "tree", "dropped"]
-    assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("1", "3"), ("4", "1")]
-    assert rows[0][4] == out.read_text().splitlines()[0]
+    _, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("4", "1")]
 
     searcher = load_model(models["pushdown"], parses=True).family
     assert isinstance(searcher, AttachmentScorer)
     ids = next(iter(searcher.search(["a b c"])))
-    (found,) = beam_search(
-        searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20), k_best=3
-    )  # type: ignore[union-attr]
-    assert [float(row[2]) for row in rows[:3]] == pytest.approx(
-        [j for j, _ in found.derivations], rel=2e-6, abs=1e-5
-    )
-    assert [float(row[3]) for row in rows[:3]] == pytest.approx([found.marginal] * 3, rel=2e-6, abs=1e-5)
+    (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20))  # type: ignore[union-attr]
+    wanted = [found.derivations[0][0], found.marginal]
+    assert list(map(float, rows[0][2:4])) == pytest.approx(wanted, rel=2e-6, abs=1e-5)
 
 
 def test_k_different_trees(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
@@ -143,7 +137,6 @@ def test_an_output_is_not_overwritten_unasked(
         (["--model", "{missing}"], 1, "no such folder"),
         (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
         (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
-        (["--model", "{pushdown}", "--derivations"], 2, "--k-best"),
         (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
         (["--model", "{pushdown}", "-o", "a.trees", "--scores", "./a.trees"], 2, "two outputs of this name"),
         (
@@ -167,20 +160,6 @@ def test_what_cannot_be_done(
     out, err = capsys.readouterr()
     assert reason in err
     assert out == ""
-
-
-def test_trees_and_derivations_are_not_chunks_of_one_run(
-    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    common = [text, "--model", models["pushdown"], "--scores", tmp_path / "s.tsv", "-o", tmp_path / "o.trees"]
-    assert decode(*common, "--k-best", 3, "--derivations", "--shard", "0/2") == 0
-    for others, changed in (
-        (["--k-best", 3], "merged was False, now True"),
-        (["--k-best", 2, "--derivations"], "k_best was 3, now 2"),
-    ):
-        capsys.readouterr()
-        assert decode(*common, *others, "--shard", "1/2") == 1
-        assert f"begun with other settings: {changed} (" in capsys.readouterr().err
 
 
 def test_an_empty_file_leaves_no_output(

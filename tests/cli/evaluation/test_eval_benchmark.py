@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import tomllib
 from search_oracle import save_checkpoints
 from wide_items import wide_items
 
@@ -103,7 +104,7 @@ def test_one_that_nobody_has_foreseen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, merged, base = (tmp_path / name for name in ("whole", "merged", "base"))
-    searched = ["--model", str(models["pushdown"]), "--beam", "4", "--max-batch", "2"]
+    searched = ["--model", str(models["pushdown"]), "--beam", "4", "--search", "max_batch=2"]
     assert run([*mine, *searched, "-o", str(whole)]) == 0
     for shard in ("0/2", "1/2"):
         command = [*mine, *searched, "-o", str(merged), "--shard", shard]
@@ -195,62 +196,16 @@ def test_scores_after_contexts_in_chunks_resumed_and_as_widely_as_needed(
         assert found["beam"] is not None
 
 
-def test_what_it_prints(
-    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [*mine, "--model", str(models["base"])]
-    assert run([*given, "-o", str(tmp_path / "a")]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("Three of a kind (percent)")
-    assert [line.split()[0] for line in printed.splitlines() if line] == [
-        *("Three", "overall", "mean", "overall,", "overall,", "mean", "kind", "x", "y")
-    ]
-    assert run([*given, "-o", str(tmp_path / "b"), "--latex"]) == 0
-    assert r"\toprule" in capsys.readouterr().out
-    assert run([*given, "-o", str(tmp_path / "c"), "--json", "--limit", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"]["items"] == 2
-
-
-def test_surprisals_of_other_programs(
-    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.csv").write_text(ROWS.replace("zebra|c|y\n", ""))
-    written, surprisals = str(tmp_path / "strings.txt"), str(tmp_path / "surprisals.tsv")
-    assert run([*mine, "--write-sentences", str(tmp_path / "strings.tsv")]) == 0
-    assert (tmp_path / "strings.tsv").read_text().splitlines()[:3] == [
-        *("kind\titem\tstring\ttext", "x\t1\tlow\ta b c", "x\t1\tmiddle\ta b")
-    ]
-    assert run([*mine, "--write-sentences", written, "--text-only"]) == 0
-    model = ["--model", str(models["base"])]
-    assert run(["surprisal", written, *model, "-o", surprisals, "--quiet"]) == 0
-    assert run([*mine, "--surprisals", surprisals, "-o", str(tmp_path / "a")]) == 0
-    assert run([*mine, *model, "-o", str(tmp_path / "b")]) == 0
-    a, b = (document(tmp_path / name)["scores"] for name in "ab")
-    assert a.pop("margin_bits")["overall"] == pytest.approx(b.pop("margin_bits")["overall"], abs=1e-5)
-    assert a == b
-
-
 def test_benchmarks_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["benchmarks", "list"]) == 0
-    assert "\nzorro" in capsys.readouterr().out
-    assert run(["benchmarks", "list", "--json"]) == 0
-    names = [each["name"] for each in json.loads(capsys.readouterr().out)]
+    assert run(["eval-benchmark", "--list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert len(names) > 20
     for name in names:
-        assert run(["benchmarks", "show", name]) == 0
-        shown = capsys.readouterr().out
-        assert all(f"{key}:" in shown for key in ("title", "right", "licence", "get"))
-        assert ("prediction main: " in shown and "levels: " in shown) or name == "sg"
-    assert run(["benchmarks", "show", "sg"]) == 0
-    assert "predictions and levels: those of the files" in capsys.readouterr().out
-    assert run(["benchmarks", "show", "entity-tracking"]) == 0
-    assert "chance one in as many as there are options" in capsys.readouterr().out
-    assert run(["benchmarks", "show", "jcola"]) == 0
-    assert "threshold: the best one for the items of in_domain_train*" in capsys.readouterr().out
-    assert run(["benchmarks", "show", "ewok", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["predictions"]["main"]["chance"] == 0.25
-    assert run(["benchmarks", "show", "zorro", "--toml"]) == 0
-    assert capsys.readouterr().out.startswith('title = "Zorro"')
+        assert run(["eval-benchmark", "--show", name]) == 0
+        shown = tomllib.loads(capsys.readouterr().out)
+        assert {"title", "right", "licence", "get"} <= {*shown}
+    assert run(["eval-benchmark", "--show", "none"]) == 1
+    assert "none: no such file, nor a benchmark of this name (benchmarks: " in capsys.readouterr().err
 
 
 def test_a_benchmark_is_known_by_its_files(

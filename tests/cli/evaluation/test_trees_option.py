@@ -190,7 +190,10 @@ def test_perplexity(
             "surprisal --text a --model {pushdown} --beam 5",
             "with --trees there is no search: leave out --beam",
         ),
-        ("surprisal --text a --model {pushdown} --margin 5 --word-beam 2", "leave out --margin, --word-beam"),
+        (
+            "surprisal --text a --model {pushdown} --margin 5 --search word_beam=2",
+            "leave out --margin, --search word_beam",
+        ),
         ("eval-blimp {pairs} --model {pushdown} --beam auto -o out", "leave out --beam"),
         ("surprisal --text a --model {pushdown} --parses", "--parses cannot be combined"),
         ("surprisal --text a --model {base}", "p(x) of this model needs no trees: leave out --trees"),

@@ -15,7 +15,7 @@ import pytest
 from pdtools import files
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp.pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.results import read_results
 from pdtools.files import zips
 from pdtools.files.source import ZipMember
@@ -221,14 +221,17 @@ def test_members_lead_nowhere(tmp_path: Path) -> None:
                 name, PAIR.format(f'"{number}"').replace('"pairID": "1"', f'"pairID": "{number}"')
             )
     before = sorted(tmp_path.rglob("*"))
-    assert {pair.good for pair in read_pairs(source)} == {"1", "3"}  # hidden names are passed over
+    assert {pair.strings["good"].text for pair in PairFiles(source)} == {
+        "1",
+        "3",
+    }  # hidden names are passed over
     assert sorted(tmp_path.rglob("*")) == before
     with zipfile.ZipFile(source, "w") as archive:
         link = zipfile.ZipInfo("link.jsonl")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, str(secret))
     with pytest.raises(InputError, match=r"link\.jsonl: a symbolic link"):
-        read_pairs(source)
+        PairFiles(source)
 
 
 def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +368,7 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
         pytest.skip("this file system has no such names")
     shards, results = (os.fsdecode(folder + name) for name in (b"/shards", b"/results"))
     assert run(["generate", "cfl", "dyck", "--number", "5", "--shards", "-q", "-o", shards]) == 0
-    assert run(["eval-cfl", shards, "-q", "-o", results]) == 0
+    assert run(["eval-formal", "cfl", shards, "-q", "-o", results]) == 0
     assert len(read_results(results)[1]) == 5
     trees = tmp_path / "x.trees"
     trees.write_text("(S (A a) (B (C b) (D c)))\n")

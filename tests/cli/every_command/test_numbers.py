@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 import typer
+from commands import every_command
 
 from pdtools.cli import main
-from pdtools.cli.formal import generate
 
 HUGE = 2**63
 MEANINGLESS = {
@@ -21,25 +21,21 @@ MEANINGLESS = {
 
 def _numeric() -> Iterator[Any]:
     """Each option of each command that takes a number: the command, what it needs, the option, its type."""
-    for app in (main.app, generate.app):
-        group: Any = typer.main.get_command(app)
-        for registered in app.registered_commands:
-            assert registered.callback is not None
-            signature = inspect.signature(registered.callback, eval_str=True)
-            command = group.commands[registered.name]
-            for option in (one for one in command.params if one.opts[0].startswith("-")):
-                hint = signature.parameters.get(option.name)
-                kinds = set() if hint is None else {*get_args(hint.annotation)[:1]}
-                kinds |= {part for kind in kinds for part in get_args(kind)}
-                needed = [
-                    part
-                    for other in command.params
-                    if other.required and other is not option
-                    for part in ([other.opts[0]] if other.opts[0].startswith("-") else []) + ["3"]
-                ]
-                for kind in kinds & MEANINGLESS.keys():
-                    name = f"{registered.name}{option.opts[0]}"
-                    yield pytest.param(command, needed, option.opts[0], kind, id=name)
+    for command_name, command in every_command().items():
+        signature = inspect.signature(command.callback)
+        for option in (one for one in command.params if one.opts[0].startswith("-")):
+            hint = signature.parameters.get(option.name)
+            kinds = set() if hint is None else {*get_args(hint.annotation)[:1]}
+            kinds |= {part for kind in kinds for part in get_args(kind)}
+            needed = [
+                part
+                for other in command.params
+                if other.required and other is not option
+                for part in ([other.opts[0]] if other.opts[0].startswith("-") else []) + ["3"]
+            ]
+            for kind in kinds & MEANINGLESS.keys():
+                name = f"{command_name}{option.opts[0]}"
+                yield pytest.param(command, needed, option.opts[0], kind, id=name)
 
 
 NUMERIC = list(_numeric())
@@ -47,8 +43,8 @@ NUMERIC = list(_numeric())
 
 def test_there_are_such_options() -> None:
     assert {case.id for case in NUMERIC} >= {
-        *("eval-reading--max-time", "view--max-mb", "parse--margin", "eval-ppl--mask-share"),
-        *("eval-ppl--particles", "eval-ppl--seed", "train--seed", "dyck--seed"),
+        *("eval-reading--max-time", "parse--margin"),
+        *("eval-ppl--particles", "eval-ppl--seed", "train--seed", "generate dyck--seed"),
     }
 
 
@@ -72,8 +68,3 @@ def test_a_refusal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_seeds_that_generators_take(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["generate", "dyck", "-n", "2", "--seed", str(seed), "-q"]) == 0
     assert capsys.readouterr().out
-
-
-def test_sizes_that_are_no_number_of_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["view", "nothing", "--max-mb", "1e303", "-o", "page.html"]) == 2
-    assert "--max-mb" in capsys.readouterr().err

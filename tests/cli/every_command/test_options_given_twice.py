@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
+from commands import every_command
 
-from pdtools.cli.main import app, run
-
-
-def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield (*names, name), command
-
-
-COMMANDS = dict(commands(typer.main.get_command(app)))
+from pdtools.cli.main import run
 
 
 def options(command: Any, *, multiple: bool) -> list[Any]:
@@ -27,27 +16,28 @@ def options(command: Any, *, multiple: bool) -> list[Any]:
     return [each for each in found if each.multiple == multiple]
 
 
-@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
-def test_two_values(names: tuple[str, ...]) -> None:
-    for option in options(COMMANDS[names], multiple=False):
+@pytest.mark.parametrize("name", every_command())
+def test_two_values(name: str) -> None:
+    command = every_command()[name]
+    for option in options(command, multiple=False):
         if option.is_flag and not option.secondary_opts:
             continue
-        for name in option.opts:
+        for flag in option.opts:
             one, two = (["1"] * option.nargs, ["2"] * option.nargs)
             if option.is_flag:
-                given, said = [name, option.secondary_opts[0]], f"{option.secondary_opts[0]} are given"
+                given, said = [flag, option.secondary_opts[0]], f"{option.secondary_opts[0]} are given"
             else:
-                given, said = [name, *one, name, *two], "takes one value"
+                given, said = [flag, *one, flag, *two], "takes one value"
             with pytest.raises(typer.BadParameter, match=said) as error:
-                COMMANDS[names].make_context("pdtools", given)
+                command.make_context("pdtools", given)
             assert (error.value.exit_code, max(option.opts, key=len) in str(error.value)) == (2, True)
 
 
 def test_these_take_a_model_once_or_several_times() -> None:
     once, several = (
         {
-            " ".join(names)
-            for names, command in COMMANDS.items()
+            name
+            for name, command in every_command().items()
             if "model" in {option.name for option in options(command, multiple=multiple)}
         }
         for multiple in (False, True)

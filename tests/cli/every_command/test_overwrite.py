@@ -320,9 +320,9 @@ RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
         ["train", "{shards}", "--valid", "{run}", "-o", "{run}"],
         ["train", "{shards}", "--init", "{run}/best", "-o", "{run}"],
         ["train", "{run}", "-o", "{run}"],
-        ["eval-cfl", "{shards}", "--model", "{run}", "-o", "{shards}"],
-        ["eval-dyck", "{x.tsv}", "--model", "{run}", "--strings", "{shards}", "-o", "{shards}"],
-        ["eval-task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
+        ["eval-formal", "cfl", "{shards}", "--model", "{run}", "-o", "{shards}"],
+        ["eval-formal", "dyck", "{x.tsv}", "--model", "{run}", "--strings", "{shards}", "-o", "{shards}"],
+        ["eval-formal", "task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
         ["eval-attention", "{x.tsv}", "--at", "1", "--model", "{run}", "-o", "{run}"],
         ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-reading", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
@@ -356,7 +356,6 @@ def test_every_command_tells_what_it_reads(
 
 
 TWO_OUTPUTS = {
-    "eval-classify": (["eval-classify", "{shards}", "--model", "{run}"], "--predictions"),
     "eval-reading": (["eval-reading", "{x.tsv}", "--model", "{run}"], "--table"),
     "view": (["view", "{results}"], "--figures"),
     "prompts": (["prompts", "{x.tsv}", "--task", "rte"], "--hold-out"),
@@ -411,7 +410,7 @@ def test_each_output_has_its_own_place(
         check_different(*outputs)
 
 
-@pytest.mark.parametrize("command", ["eval-classify", "eval-reading", "decode"])
+@pytest.mark.parametrize("command", ["eval-reading", "decode"])
 def test_an_output_in_the_folder_of_chunks_is_refused(
     command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -429,9 +428,7 @@ def test_going_on_replaces_a_file_beside_only_where_a_run_has_begun(tmp_path: Pa
 
     def check(plan: Plan) -> None:
         beside = [str(rejects)]
-        check_output_or_done(
-            str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside, quiet=True
-        )
+        check_output_or_done(str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside)
 
     with pytest.raises(PdtoolsError, match=r"rejects: exists already"):
         check(plan)

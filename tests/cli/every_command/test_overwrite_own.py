@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
+from commands import every_command
 from released_oracle import save_released
 from search_oracle import save_checkpoints
 from toy_prompts import toy_prompts
 from toy_reading import save_models, write_times
 
-from pdtools.cli.main import app, run
+from pdtools.cli.main import run
 
 SMALL = [f"--set=config.{key}={value}" for key, value in (("layers", 1), ("d_model", 8), ("d_ff", 8))]
 SMALL += ["--set=train.steps=1", "--set=train.batch_sentences=2"]
@@ -53,16 +52,24 @@ COMMANDS = {
     "sg": ["eval-sg", "{suite.json}", *MODEL, "--beam", "2"],
     "external": ["eval-sg", "{items.csv}", "--from-items"],
     "attention": ["eval-attention", "{suite.json}", *MODEL, "--at", "2", "--beam", "2", "--samples", "9"],
-    "bound": ["eval-cfl", "{language}", "--model", "{counting}", "--plot", "{bound.svg}"],
-    "dyck": ["eval-dyck", "{far.tsv}", "--model", "{closing}", "--strings", "{brackets}", "--beam", "2"],
-    "task": ["eval-task", "{sm.tsv}", "--model", "{copying}", "--plot", "{task.svg}"],
+    "bound": ["eval-formal", "cfl", "{language}", "--model", "{counting}", "--plot", "{bound.svg}"],
+    "dyck": [
+        "eval-formal",
+        "dyck",
+        "{far.tsv}",
+        "--model",
+        "{closing}",
+        "--strings",
+        "{brackets}",
+        "--beam",
+        "2",
+    ],
+    "task": ["eval-formal", "task", "{sm.tsv}", "--model", "{copying}", "--plot", "{task.svg}"],
     "classified": [
         "eval-classify",
         "{prompts}",
         "--model",
         "{answering}",
-        "--predictions",
-        "{classified.tsv}",
     ],
     "reading": [
         "eval-reading",
@@ -117,18 +124,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "suite.json").write_text(json.dumps(suite))
     (folder / "items.csv").write_text("model,suite,item,correct\nm,toy,1,1\nm,toy,2,0\n")
-    prefixes = [
-        "generate",
-        "dyck-prefixes",
-        "--brackets",
-        "2",
-        "-n",
-        "3",
-        "--depths",
-        "4-5",
-        "--nest-types",
-        "2",
-    ]
+    prefixes = ["generate", "dyck-prefixes", "--brackets", "2", "-n", "3", "--depths", "4-5"]
     assert run([*prefixes, "-o", str(folder / "far.tsv"), "-q"]) == 0
     assert (
         run(["generate", "task", "sm", "--lengths", "2-3", "-n", "2", "-o", str(folder / "sm.tsv"), "-q"])
@@ -152,15 +148,11 @@ def test_a_folder_that_a_command_wrote_it_replaces(made: Path, capsys: pytest.Ca
 
 
 def test_every_command_is_among_these() -> None:
-    def found(group: Any, before: str = "") -> list[str]:
-        names = []
-        for name, command in group.commands.items():
-            if hasattr(command, "commands"):
-                names += found(command, f"{before}{name} ")
-            elif any(option.name == "overwrite" for option in command.params):
-                names.append(before + name)
-        return names
-
-    every = set(found(typer.main.get_command(app)))
-    of_folders = {" ".join(command[: 1 + (command[0] == "generate")]) for command in COMMANDS.values()}
+    every = {
+        name
+        for name, command in every_command().items()
+        if any(option.name == "overwrite" for option in command.params)
+    }
+    groups = ("generate", "eval-formal")
+    of_folders = {" ".join(command[: 1 + (command[0] in groups)]) for command in COMMANDS.values()}
     assert every == of_folders | OF_FILES | {"data get"}  # which has tests of its own

@@ -85,7 +85,7 @@ def test_of_a_pipe_only_what_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console.sys.stderr, "isatty", lambda: True, raising=False)
-    shown = console.progress(iter(range(3)), total=lambda: count_lines(["-"]), label="sentences", quiet=False)
+    shown = console.progress(iter(range(3)), total=lambda: count_lines(["-"]), label="sentences")
     assert list(shown) == [0, 1, 2]
     assert re.fullmatch(
         r"3 sentences, \d\d:\d\d, .* sentences/s", capsys.readouterr().err.split("\r")[-1].strip()
@@ -96,8 +96,8 @@ def test_nothing_is_counted_where_nobody_looks(capsys: pytest.CaptureFixture[str
     def total() -> int:
         raise AssertionError
 
-    assert list(console.progress([1, 2], total=total, label="trees", quiet=False)) == [1, 2]
-    with console.counter("tapes", total=total, label="trees", quiet=False) as seen:
+    assert list(console.progress([1, 2], total=total, label="trees")) == [1, 2]
+    with console.counter("tapes", total=total, label="trees") as seen:
         seen(2)
     assert capsys.readouterr().err == ""
 

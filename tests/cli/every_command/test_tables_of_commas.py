@@ -76,7 +76,7 @@ def test_what_is_written_is_read_back(model: Path, tmp_path: Path) -> None:
     command("eval-blimp", data, "--write-sentences", sentences)
     assert pandas.read_csv(sentences).text.tolist() == [text for pair in pairs for text in pair]
     text = tmp_path / "in.txt"
-    command("eval-blimp", data, "--write-sentences", text, "--text-only")
+    command("eval-blimp", data, "--write-sentences", text)
     search = ["--model", model, "--beam", 2, "--device", "cpu"]
     command("surprisal", text, *search, "-o", tmp_path / "out.csv")
     command("eval-blimp", data, "--surprisals", tmp_path / "out.csv", "-o", tmp_path / "file")
@@ -123,7 +123,7 @@ def test_empty_lines_of_either_table_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_formal_languages(suffix: str, tmp_path: Path) -> None:
     from pdtools.formal.bracket_prefixes import read_prefixes
-    from pdtools.formal.transduction_files import read_pairs
+    from pdtools.formal.transduction_data import read_pairs
     from pdtools.formal.transductions import make_task
 
     pairs = ["generate", "task", "rs", "--number", 3, "--lengths", "4-5", "--seed", 1]

@@ -60,7 +60,7 @@ def commands(inputs: Path) -> dict[str, list[str]]:
         "surprisal": ["surprisal", lines, *model],
         "eval-blimp": ["eval-blimp", pairs, *model],
         "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
-        "eval-dyck": ["eval-dyck", str(inputs / "prefixes.tsv"), *model],
+        "eval-dyck": ["eval-formal", "dyck", str(inputs / "prefixes.tsv"), *model],
         "prompts": ["prompts", str(inputs / "rte.jsonl"), "--task", "rte", "--no-split-sentences"],
         "eval-classify": [
             *("eval-classify", str(inputs / "prompts"), "--model", str(inputs / "reader")),
@@ -196,7 +196,7 @@ def test_two_processes_at_once(name: str, inputs: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize("name", ["blocks", "eval-cfl", "eval-dyck", "eval-parse", "eval-task"])
+@pytest.mark.parametrize("name", ["blocks", "eval-formal cfl", "eval-formal dyck", "eval-parse"])
 def test_a_folder_with_the_input_in_it_is_not_replaced(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +207,6 @@ def test_a_folder_with_the_input_in_it_is_not_replaced(
     file.write_text(content)
     model = [] if name in ("blocks", "eval-parse") else ["--model", "run"]
     read = [str(file), str(file)] if name == "eval-parse" else [str(file)]
-    assert run([name, *read, *model, "-o", str(file.parent), "--overwrite"]) == 1
+    assert run([*name.split(), *read, *model, "-o", str(file.parent), "--overwrite"]) == 1
     assert "holds the input" in capsys.readouterr().err
     assert file.read_text() == content

@@ -73,7 +73,7 @@ def test_names_of_files_and_messages(tmp_path: Path, capfd: pytest.CaptureFixtur
         assert is_harmless(err)
         assert SHOWN in err
         assert err.count("\n") == 1
-    message(f"{HOSTILE}: done", quiet=False)
+    message(f"{HOSTILE}: done")
     assert capfd.readouterr().err == f"{SHOWN}: done\n"
 
 

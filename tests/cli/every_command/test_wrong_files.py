@@ -50,7 +50,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("sweep gold.trees --valid gold.trees --model rnn --grid train.seed=1 -o new", "(pdtools tapes "),
         ("show text.txt 0", "text.txt: plain text, not shards (pdtools blocks "),
         (
-            "eval-cfl run --model run -o new",
+            "eval-formal cfl run --model run -o new",
             "run: a pdtools checkpoint, not shards (a model goes after --model)",
         ),
         ("decode shards --model run", "shards: shards, not plain text (pdtools train and eval-ppl "),
@@ -127,7 +127,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("compare nowhere results", "nowhere: no such folder ("),
         ("sample --model shards", "shards: shards, not a pdtools checkpoint (pdtools train "),
         ("inspect x --model gold.trees", "pdtools tapes"),
-        ("eval-dyck gold.trees --model run", "gold.trees:1: no header prefix"),
+        ("eval-formal dyck gold.trees --model run", "gold.trees:1: no header prefix"),
     ],
 )
 def test_what_is_missing_is_named(

@@ -21,7 +21,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         [*strings, "-n", "40", "--shards", "-o", f"{work}/shards"],
         [*prefixes, "--dependency", "5", "--depth", "4", "--max-length", "20", "-o", f"{work}/far.tsv"],
-        [*prefixes, "--depths", "4-5", "--nest-types", "2", "-o", f"{work}/deep.tsv"],
+        [*prefixes, "--depths", "4-5", "-o", f"{work}/deep.tsv"],
         [
             "train",
             f"{work}/shards",
@@ -41,7 +41,14 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_table_and_a_folder(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results"
-    command = ["eval-dyck", str(work / "far.tsv"), str(work / "deep.tsv"), "--model", str(work / "run")]
+    command = [
+        "eval-formal",
+        "dyck",
+        str(work / "far.tsv"),
+        str(work / "deep.tsv"),
+        "--model",
+        str(work / "run"),
+    ]
     command += ["--strings", str(work / "shards"), "--beam", "3", "-o", str(out)]
     assert run(command) == 0
     printed = capsys.readouterr().out
@@ -61,11 +68,22 @@ def test_a_table_and_a_folder(work: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval-dyck", str(work), "--model", str(work / "run"), "--beam", "2", "--json"]) == 0
+    assert run(["eval-formal", "dyck", str(work), "--model", str(work / "run"), "--beam", "2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["scores"]["by_set"]) == {"far", "deep"}
     assert document["counts"]["prefixes"] == 8
-    command = ["eval-dyck", str(work), "--model", str(work / "run"), "--beam", "2", "--limit", "3", "--json"]
+    command = [
+        "eval-formal",
+        "dyck",
+        str(work),
+        "--model",
+        str(work / "run"),
+        "--beam",
+        "2",
+        "--limit",
+        "3",
+        "--json",
+    ]
     assert run(command) == 0
     limited = json.loads(capsys.readouterr().out)
     assert [scores["prefixes"] for scores in limited["scores"]["by_set"].values()] == [3, 3]
@@ -74,13 +92,10 @@ def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_be_done(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--model", str(work / "run")]
     bad = tmp_path / "far.tsv"
-    bad.write_text("prefix\tcloser\tdependency\tdepth\n(1\t)2\t1\t1\n")
-    assert run(["eval-dyck", str(bad), *model]) == 1
-    assert f"{bad}:2: no prefix of brackets" in capsys.readouterr().err
     bad.write_text("prefix\tcloser\tdependency\tdepth\n(9\t)9\t1\t1\n")
-    assert run(["eval-dyck", str(bad), *model]) == 1
+    assert run(["eval-formal", "dyck", str(bad), *model]) == 1
     assert "words unknown to the model" in capsys.readouterr().err
-    assert run(["eval-dyck", str(bad), str(work / "far.tsv"), *model]) == 2
+    assert run(["eval-formal", "dyck", str(bad), str(work / "far.tsv"), *model]) == 2
     assert "files of the same name" in capsys.readouterr().err
 
 
@@ -88,7 +103,16 @@ def test_going_on_after_a_stop(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the same settings; what else is looked at, strings or fewer prefixes, may change."""
-    command = ["eval-dyck", str(work / "far.tsv"), "--model", str(work / "run"), "--beam", "3", "--quiet"]
+    command = [
+        "eval-formal",
+        "dyck",
+        str(work / "far.tsv"),
+        "--model",
+        str(work / "run"),
+        "--beam",
+        "3",
+        "--quiet",
+    ]
     out, real, done = str(tmp_path / "results"), ClosingWork.__call__, []
 
     def call(work: ClosingWork, chunk: Sequence[NumberedPrefix]) -> list[Closed]:

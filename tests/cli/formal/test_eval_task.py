@@ -38,7 +38,7 @@ def test_a_table_a_figure_and_a_folder(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, figure = tmp_path / "results", tmp_path / "lengths.svg"
-    command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "-o", str(out)]
+    command = ["eval-formal", "task", str(work / "sm.tsv"), "--model", str(work / "run"), "-o", str(out)]
     assert run([*command, "--plot", str(figure), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "Task sm, " in printed
@@ -53,51 +53,17 @@ def test_a_table_a_figure_and_a_folder(
     assert run(["compare", str(tmp_path), "--overview"]) == 0
     assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
     masked = document["settings"]["objective"] == "masked"
-    given = [*command[:-2], "--max-batch", "2", "--json", "--device", "cpu"]
+    given = [*command[:-2], "--json", "--device", "cpu"]
     assert run([*given, "--dropout"]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert settings["dropout"]
     assert settings["decoding"] == ("at once" if masked else "greedy")
-    assert run([*given, "--teacher-forced"]) == (1 if masked else 0)
-    printed = capsys.readouterr()
-    if masked:
-        assert "teacher forcing is for causal models" in printed.err
-    else:
-        settings = json.loads(printed.out)["settings"]
-        assert not settings["dropout"]
-        assert settings["decoding"] == "teacher-forced"
-
-
-def test_figures_are_refused_before_the_work(
-    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
-    command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "--device", "cpu", "-q"]
-    results = tmp_path / "results"
-    for name in ("lengths.txt", "lengths", "-"):
-        assert run([*command, "-o", str(results), "--plot", str(tmp_path / name)]) == 2
-        assert "name ends in .svg, .png, .pdf" in capsys.readouterr().err
-    same = str(tmp_path / "same.svg")
-    assert run([*command, "-o", same, "--plot", same]) == 2
-    assert "give each its own" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert not results.exists()
-    assert run([*command, "-o", str(results), "--plot", str(results / "lengths.svg")]) == 0
-    assert {path.name for path in results.iterdir()} >= {"results.json", "lengths.svg"}
-    capsys.readouterr()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert run([*command, "--plot", str(tmp_path / "lengths.svg")]) == 1
-    printed = capsys.readouterr()
-    assert "vl-convert-python" in printed.err
-    assert printed.out == ""
 
 
 def test_what_cannot_be_done(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval-task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 1  # a and b are of both
+    assert (
+        run(["eval-formal", "task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 1
+    )  # a and b are of both
     message = capsys.readouterr().err
     assert "rs.tsv:2: no pair of the task sm: y has to be" in message
     assert message.count("\n") == 1
-    (work / "bad.tsv").write_text("length\tx\ty\n1\tc\tc END\n")
-    assert run(["eval-task", str(work / "bad.tsv"), "--model", str(work / "run")]) == 1
-    assert "bad.tsv:2: no pair of the task sm: 'c' is none of a b POP" in capsys.readouterr().err
-    assert run(["eval-task", str(work / "sm.tsv"), "--model", str(work)]) == 1
-    assert "not a checkpoint" in capsys.readouterr().err

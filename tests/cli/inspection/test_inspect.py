@@ -142,19 +142,6 @@ def test_lines_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[5].rstrip() == "  4 d           e │        ██│  ██░░│ pop   90%  an"
 
 
-def test_some_of_the_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = train_task(tmp_path / "run")
-    found = inspected(model, "a b", capsys)
-    given = ["inspect", "a b", "--model", str(model), "--json", "--layers"]
-    assert run([*given, "2"]) == 0
-    assert json.loads(capsys.readouterr().out)["layers"] == found["layers"][1:]
-    assert run([*given, "1, 2"]) == 0
-    assert json.loads(capsys.readouterr().out) == found
-    assert run([*given, "2,3"]) == 1
-    assert "layer 3 has no stacks (these have: 1, 2)" in capsys.readouterr().err
-    assert run([*given, "two"]) == 2
-
-
 def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = train_task(tmp_path / "run", "config.stack_layers=none")
     for text, message in (("a b", "no stack attention"), ("a c", "'c' is no symbol of the task rs")):

@@ -94,11 +94,11 @@ def test_results_of_three_models(
     results: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, figures = tmp_path / "page.html", tmp_path / "figures"
-    assert run(["view", *results, "-o", str(page), "--figures", str(figures), "--title", "T"]) == 0
+    assert run(["view", *results, "-o", str(page), "--figures", str(figures)]) == 0
     said = rf"{page}: results, \d\.\d\d MB\n{figures}: {len(list(figures.iterdir())) - 2} files\n"
     assert re.fullmatch(said, capsys.readouterr().err)
     found = document(page)
-    assert (found["title"], found["models"]) == ("T", ["a", "b", "c"])
+    assert (found["title"], found["models"]) == ("Results of a, b, c", ["a", "b", "c"])
     root = ElementTree.parse(figures / "blimp-paradigm.svg").getroot()
     assert root.tag.endswith("svg")
     assert (figures / "sg-suite-suite_0.pdf").read_bytes().startswith(b"%PDF")
@@ -149,13 +149,16 @@ def test_wrong_usage(
 
 
 def test_a_page_that_is_too_large(
-    results: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    results: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = tmp_path / "page.html"
-    assert run(["view", *results, "-o", str(page), "--max-mb", "0.01"]) == 1
-    assert re.fullmatch(
-        r"pdtools: the page has [\d.]+ MB, more than 0.01: .*--max-mb\n", capsys.readouterr().err
-    )
+    monkeypatch.setattr("pdtools.report.view.page.MOST_BYTES", 10_000)
+    assert run(["view", *results, "-o", str(page)]) == 1
+    said = r"pdtools: the page has [\d.]+ MB, more than 0.01: give it fewer sentences or results\n"
+    assert re.fullmatch(said, capsys.readouterr().err)
     assert not page.exists()
 
 

@@ -18,8 +18,7 @@ from pdtools.cli.main import run
 from pdtools.models import LanguageModel, save_checkpoint
 from pdtools.models.dependency.model import GiltLM
 from pdtools.tokenization import train_word_tokenizer
-from pdtools.trees.graph_trees import conllu, heads_in
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, conllu, heads_in
 
 HEADS = [("a b c", [2, 0, 2]), ("c a", [0, 1]), ("b", [0])]
 TINY = ("layers=2", "d_model=16", "heads=2", "d_ff=32", "feature_width=4")

@@ -57,21 +57,25 @@ def model(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pytest
     return out
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_resumed_run_is_the_same_to_the_bit(name: str, shards: Path, tmp_path: Path) -> None:
-    assert train(name, shards, tmp_path / "whole") == 0
-    assert (
-        train(name, shards, tmp_path / "cut", "--set", "train.schedule=constant", "--set", "train.steps=3")
-        == 0
-    )
-    assert train(name, shards, tmp_path / "again", "--set", "train.schedule=constant") == 0
-    assert train(name, shards, tmp_path / "cut", "--set", "train.schedule=constant", "--resume") == 0
+@pytest.fixture(scope="module")
+def tg(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a Transformer Grammar, where the kind of model decides nothing."""
+    out = tmp_path_factory.mktemp("only-tg") / "run"
+    assert train("tg", shards, out) == 0
+    return out
+
+
+def test_a_resumed_run_is_the_same_to_the_bit(shards: Path, tmp_path: Path) -> None:
+    constant = ["--set", "train.schedule=constant"]
+    assert train("tg", shards, tmp_path / "cut", *constant, "--set", "train.steps=3") == 0
+    assert train("tg", shards, tmp_path / "again", *constant) == 0
+    assert train("tg", shards, tmp_path / "cut", *constant, "--resume") == 0
     weights = [(tmp_path / run / "last" / "model.safetensors").read_bytes() for run in ("cut", "again")]
     assert weights[0] == weights[1]
 
 
-def test_losses_are_logged(model: Path) -> None:
-    lines = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
+def test_losses_are_logged(tg: Path) -> None:
+    lines = [json.loads(line) for line in (tg / "metrics.jsonl").read_text().splitlines()]
     last = lines[-1]
     assert last["ppl_token_joint"] > last["ppl_token_given_trees"] > 1
     assert 0 <= last["action_accuracy"] <= 1
@@ -114,10 +118,10 @@ def test_the_trees_of_a_beam_are_given(
 
 
 def test_no_more_parses_than_the_word_beam_holds(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tg: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lines.txt").write_text("the dog barks\n")
-    command = ["decode", str(tmp_path / "lines.txt"), "--model", str(model), "--device", "cpu", "-q"]
+    command = ["decode", str(tmp_path / "lines.txt"), "--model", str(tg), "--device", "cpu", "-q"]
     assert run([*command, "--k-best", "11", "--scores", str(tmp_path / "s"), "-o", str(tmp_path / "p")]) == 1
     error = capsys.readouterr().err
     assert "there are as many parses as the word beam holds: 10, not 11" in error
@@ -125,17 +129,8 @@ def test_no_more_parses_than_the_word_beam_holds(
 
 
 def test_surprisals_with_incremental_parses(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = [
-        "surprisal",
-        "--text",
-        "the dog barks",
-        "--model",
-        str(model),
-        "--device",
-        "cpu",
-        "-q",
-        "--nats",
-    ]
+    command = ["surprisal", "--text", "the dog barks", "--model", str(model), "--device", "cpu"]
+    command += ["-q", "--nats"]
     assert run([*command, "--parses"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[2] for row in rows] == ["the", "dog", "barks", "<eos>"]
@@ -161,28 +156,14 @@ def test_perplexities(model: Path, shards: Path, tmp_path: Path) -> None:
     assert results["settings"]["marginal"] == "word-synchronous beam: a lower bound of log p(x)"
 
 
-def test_minimal_pairs(model: Path, tmp_path: Path) -> None:
+def test_minimal_pairs(tg: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(
         json.dumps({"sentence_good": "the dog barks", "sentence_bad": "dog the barks", "UID": "order"}) + "\n"
     )
-    command = ["eval-blimp", str(pairs), "--model", str(model), "--device", "cpu", "-q"]
-    assert (
-        run(
-            [
-                *command,
-                "-o",
-                str(tmp_path / "blimp"),
-                "--action-beam",
-                "40",
-                "--word-beam",
-                "4",
-                "--fast-track",
-                "0",
-            ]
-        )
-        == 0
-    )
+    command = ["eval-blimp", str(pairs), "--model", str(tg), "--device", "cpu", "-q"]
+    widths = ["--beam", "40", "--search", "word_beam=4", "--search", "fast_track=0"]
+    assert run([*command, "-o", str(tmp_path / "blimp"), *widths]) == 0
     results = json.loads((tmp_path / "blimp" / "results.json").read_text())
     assert results["counts"]["items_scored"] == 1
     found = {name: results["settings"]["scorer"][name] for name in ("beam", "word_beam", "fast_track")}
@@ -219,56 +200,44 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--word-beam", "20", "--beam", "10"], "a word beam of 20 is more than the action beam of 10"),
+        (
+            ["--search", "word_beam=20", "--beam", "10"],
+            "a word beam of 20 is more than the action beam of 10",
+        ),
         (["--beam", "auto"], "--beam auto"),
     ],
 )
 def test_searches_that_there_are_not(
-    model: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+    tg: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["surprisal", "--text", "the dog", "--model", str(model), "--device", "cpu", *options]) == 1
+    assert run(["surprisal", "--text", "the dog", "--model", str(tg), "--device", "cpu", *options]) == 1
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
 
 
-WIDTHS = (["--word-beam", "5"], ["--fast-track", "0"])
-
-
-@pytest.mark.parametrize("settings", [[], ["config.objective=masked"]], ids=["causal", "masked"])
+@pytest.mark.parametrize("kind", ["causal", "masked", "Hugging Face"])
 def test_widths_for_models_without_actions(
-    settings: list[str], shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "run"
-    small = [part for each in [*SHAPE, *SCHEDULE, *settings] for part in ("--set", each)]
-    command = ["train", str(shards), "--model", "transformer", "--device", "cpu", "-q", *small]
-    assert run([*command, "-o", str(out)]) == 0
-    surprisal = ["surprisal", "--text", "the dog"]
-    ppl = ["eval-ppl", str(shards), "-o", str(tmp_path / "ppl")]
-    for command in [ppl] if settings else [ppl, surprisal]:
-        for widths in WIDTHS:
-            check_refused([*command, "--model", str(out), *widths], capsys)
+    if kind == "Hugging Face":
+        pytest.importorskip("transformers")
+        from toy_gpt2 import save_gpt2
 
-
-def test_widths_for_hugging_face_models(
-    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("transformers")
-    from toy_gpt2 import save_gpt2
-
-    save_gpt2(tmp_path / "gpt2", ["the dog barks"], positions=32)
-    model = ["--model", str(tmp_path / "gpt2"), *WIDTHS[0]]
-    check_refused(["surprisal", "--text", "the dog", *model], capsys)
-    check_refused(["eval-ppl", str(shards), "-o", str(tmp_path / "ppl"), *model], capsys)
-
-
-def check_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Widths of action models, in one line."""
-    capsys.readouterr()
-    assert run([*command, "--device", "cpu", "-q"]) == 1
-    error = capsys.readouterr().err
-    assert "--word-beam and --fast-track are for action models: leave them out" in error
-    assert error.count("\n") == 1
+        save_gpt2(tmp_path / "run", ["the dog barks"], positions=32)
+    else:
+        settings = [*SHAPE, *SCHEDULE, f"config.objective={kind}"]
+        small = [part for each in settings for part in ("--set", each)]
+        command = ["train", str(shards), "--model", "transformer", "--device", "cpu", "-q", *small]
+        assert run([*command, "-o", str(tmp_path / "run")]) == 0
+    surprisal, ppl = ["surprisal", "--text", "the dog"], ["eval-ppl", str(shards)]
+    for command in (ppl,) if kind == "masked" else (ppl, surprisal):
+        for widths in (["--search", "word_beam=5"], ["--search", "fast_track=0"]):
+            capsys.readouterr()
+            assert run([*command, "--model", str(tmp_path / "run"), *widths, "--device", "cpu", "-q"]) == 1
+            error = capsys.readouterr().err
+            assert "--search word_beam=… and fast_track=… are for action models: leave them out" in error
+            assert error.count("\n") == 1
 
 
 def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,10 +246,8 @@ def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.Captu
     assert "more than 2 constituents open at once (config.max_open)" in error
     assert "--on-error skip" in error
     assert error.count("\n") == 1
-    assert (
-        train("plm-mask", shards, tmp_path / "run", "--set", "config.max_length=12", "--on-error", "skip")
-        == 0
-    )
+    skip = ["--set", "config.max_length=12", "--on-error", "skip"]
+    assert train("plm-mask", shards, tmp_path / "run", *skip) == 0
     assert (tmp_path / "run" / "rejects.jsonl").read_text().count("longer than the model's 12 positions") > 0
 
 
@@ -296,23 +263,14 @@ def test_shards_without_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_labels_that_the_training_shards_lack(
-    model: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tg: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.trees"
     other.write_text("(S (ADVP (NN dog)) (VP (VBZ barks)))\n(S (NP (NN dog)) (VP (VBZ barks)))\n")
     command = ["tapes", str(other), "--tokenizer", str(shards), "-q", "-o", str(tmp_path / "shards")]
     assert run(command) == 0
-    ppl = [
-        "eval-ppl",
-        str(tmp_path / "shards"),
-        "--model",
-        str(model),
-        "--device",
-        "cpu",
-        "-q",
-        "-o",
-        str(tmp_path / "ppl"),
-    ]
+    ppl = ["eval-ppl", str(tmp_path / "shards"), "--model", str(tg), "--device", "cpu", "-q"]
+    ppl += ["-o", str(tmp_path / "ppl")]
     capsys.readouterr()
     assert run(ppl) == 1
     assert "labels unknown to the model" in capsys.readouterr().err
@@ -320,9 +278,8 @@ def test_labels_that_the_training_shards_lack(
     assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
 
 
-@pytest.mark.parametrize("name", MODELS)
 def test_validation_leaves_no_label_out(
-    name: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All models are validated on the same sentences: a label that training lacks is scored as the rarest."""
     rarest = Tokenizer.load(shards).labels[-1]
@@ -338,7 +295,7 @@ def test_validation_leaves_no_label_out(
         file.write_text("".join(tree.format(label) + "\n" for tree in trees))
         assert run(["tapes", str(file), "--tokenizer", str(shards), "-q", "-o", str(rows)]) == 0
         command = ["--valid", str(rows), "--set", "train.steps=3"]
-        assert train(name, shards, tmp_path / f"run-{label}", *command) == 0
+        assert train("tg", shards, tmp_path / f"run-{label}", *command) == 0
         lines = (tmp_path / f"run-{label}" / "metrics.jsonl").read_text().splitlines()
         (found[label],) = (line for line in map(json.loads, lines) if line["kind"] == "valid")
         del found[label]["seconds"]
@@ -348,7 +305,7 @@ def test_validation_leaves_no_label_out(
     settings = [part for each in [*SHAPE, *SCHEDULE[1:]] for part in ("--set", each)]
     assert run([*base, *settings, "-o", str(tmp_path / "base")]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["sentences"]["valid"] == len(trees)
-    assert train(name, tmp_path / "QP", tmp_path / "none") == 1
+    assert train("tg", tmp_path / "QP", tmp_path / "none") == 1
     assert "labels unknown to the model" in capsys.readouterr().err
 
 
@@ -361,7 +318,7 @@ OTHER_LABELS = {
 
 @pytest.mark.parametrize("trees", OTHER_LABELS.values(), ids=OTHER_LABELS)
 def test_labels_that_are_numbered_otherwise(
-    trees: str, shards: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trees: str, shards: Path, tg: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As they are where the tokenizer that was given has none."""
     tokenizer, other = tmp_path / "tokenizer", tmp_path / "other"
@@ -380,9 +337,9 @@ def test_labels_that_are_numbered_otherwise(
     assert "labels differ from those of the training shards" in error
     assert "--tokenizer TRAINING_SHARDS" in error
     assert error.count("\n") == 1
-    assert run([*ppl, "--model", str(model)]) == 1
+    assert run([*ppl, "--model", str(tg)]) == 1
     error = capsys.readouterr().err
-    assert f"not made with the labels of {model}" in error
+    assert f"not made with the labels of {tg}" in error
     assert "--tokenizer and the checkpoint's folder" in error
     assert error.count("\n") == 1
 
@@ -404,9 +361,9 @@ def test_pretrained_weights_have_no_actions(
 
 
 def test_what_reads_token_by_token_says_so(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tg: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sets = tmp_path / "sets.tsv"
     sets.write_text("the\tdog\n")
-    assert run(["eval-dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(model)]) == 1
+    assert run(["eval-formal", "dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(tg)]) == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -13,9 +13,11 @@ import pytest
 import torch
 
 from pdtools.cli.main import run
+from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
 from pdtools.evaluation.results import read_results
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
+from pdtools.shards import ShardFolder
 from pdtools.training import ALONE, ShardInput, read_recipe
 from pdtools.training import train as library_train
 
@@ -106,37 +108,6 @@ def test_from_text_to_perplexity(
     assert ("perplexity per word, marginal " in compared) == (score != "ppl_token_masked")
 
 
-def test_what_is_hidden_can_be_chosen(
-    blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(blocks, tmp_path / "masked", "roberta-stack") == 0
-
-    def evaluate(model: str, *more: str) -> tuple[int, str, str]:
-        given = ["--model", f"{tmp_path}/{model}", "--device", "cpu", "--json", "--quiet", *more]
-        capsys.readouterr()
-        code = run(["eval-ppl", f"{blocks}/valid", *given])
-        return code, *capsys.readouterr()
-
-    found = {
-        more: json.loads(evaluate("masked", *more)[1])
-        for more in ((), ("--masking", "mask"), ("--mask-draws", "3"), ("--mask-share", "0.5"))
-    }
-    tokens = {more: document["counts"]["tokens"] for more, document in found.items()}
-    assert tokens["--masking", "mask"] == tokens[()]
-    assert tokens["--mask-draws", "3"] == 3 * tokens[()]
-    assert tokens["--mask-share", "0.5"] > 2 * tokens[()]
-    assert len({document["scores"]["ppl_token_masked"] for document in found.values()}) == 4
-    settings = found["--masking", "mask"]["settings"]
-    assert (settings["mask_share"], settings["masking"], settings["mask_draws"]) == (0.15, "mask", 1)
-
-    assert evaluate("masked", "--mask-share", "1.5")[0] == 2
-    assert train(blocks, tmp_path / "causal", "gpt2-stack", "--set", "train.steps=1") == 0
-    code, _, error = evaluate("causal", "--mask-draws", "2")
-    assert code == 1
-    assert "--mask-draws" in error
-    assert "not a masked model" in error
-
-
 def test_training_hides_what_its_recipe_says(
     blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,19 +121,14 @@ def test_training_hides_what_its_recipe_says(
         == 0
     )
     best = json.loads(capsys.readouterr().out)["best"]["ppl_token_masked"]
-    given = [
-        "eval-ppl",
-        f"{blocks}/valid",
-        "--model",
-        f"{tmp_path}/run",
-        "--device",
-        "cpu",
-        "--json",
-        "--quiet",
-    ]
-    assert run([*given, "--mask-share", "0.5", "--masking", "mask"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert best == pytest.approx(found["scores"]["ppl_token_masked"], rel=1e-5)
+    hiding = HiddenTokens(mask_share=0.5, masking="mask")
+    found = evaluate_masked_perplexity(
+        ShardFolder.open(f"{blocks}/valid"),
+        load_checkpoint(tmp_path / "run"),
+        hidden=hiding,
+        rejects=Rejects("fail"),
+    )
+    assert best == pytest.approx(found.scores["ppl_token_masked"], rel=1e-5)
 
     recipe = read_recipe("roberta-stack", settings=["train.mask_share=0.5", "train.masking=mask"])
     model = load_checkpoint(tmp_path / "run" / "last").model

@@ -115,7 +115,7 @@ def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     command = ["eval-classify", f"{work}/rte.shards", "--model", f"{work}/rte-pushdown", "--samples", "50"]
     jobs = [["--shard", f"{i}/2", "-o", f"{tmp_path}/two"] for i in range(2)]
-    for more in (["-o", f"{tmp_path}/one"], *jobs, ["-o", f"{tmp_path}/three", "--max-batch", "1"]):
+    for more in (["-o", f"{tmp_path}/one"], *jobs, ["-o", f"{tmp_path}/three", "--search", "max_batch=1"]):
         arguments = [*command, "--device", "cpu", "-q", *more]
         monkeypatch.setattr("sys.argv", ["pdtools", *arguments])
         assert run(arguments) == 0
@@ -149,14 +149,12 @@ def test_predictions_have_the_form_of_glue(
     layout = ["--layout", "window", "--window", "60", "--tokenizer", f"{work}/windows", "-q"]
     assert run([*tapes, "--prompts", f"{tmp_path}/x.jsonl", "-o", f"{tmp_path}/shards", *layout]) == 0
     command = ["eval-classify", f"{tmp_path}/shards", "--model", f"{work}/rte-pushdown", "--device", "cpu"]
-    assert run([*command, "--predictions", f"{tmp_path}/RTE.tsv", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    assert run([*command, "-o", f"{tmp_path}/results"]) == 0
+    document, items = read_results(tmp_path / "results")
     assert document["scores"] == {"accuracy": None, "intervals": None}
     assert document["counts"]["items_labelled"] == 0
-    table = pd.read_csv(tmp_path / "RTE.tsv", sep="\t")
-    assert list(table.columns) == ["index", "prediction"]
-    assert table["index"].tolist() == list(range(9))
-    assert set(table.prediction) <= {"entailment", "not_entailment"}
+    assert items["item"].to_pylist() == [str(number) for number in range(9)]
+    assert set(items["likeliest"].to_pylist()) <= {"entailment", "not_entailment"}
     assert run(["train", f"{tmp_path}/shards", "-o", f"{tmp_path}/run", "--config", "glue", *SMALL]) == 1
     assert "has no label" in capsys.readouterr().err
 

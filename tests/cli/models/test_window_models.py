@@ -1,4 +1,4 @@
-"""Every kind of model of windows through the commands: suites, perplexity, parses of TreeReg."""
+"""Every kind of model of windows through the commands: suites, perplexity, parses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from window_oracle import window_attachments, window_joints
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles
+from pdtools.models import load_checkpoint
+from pdtools.search import beam_search
+from pdtools.search.options import AttachmentBeam
+from pdtools.shards import ShardSet
 from pdtools.trees import Tree
 
 TREES = (
@@ -105,7 +111,7 @@ def search(trained: Path) -> list[str]:
 def test_suites(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     searches = ["--beam", "3"] if search(trained) else []
     found = results(capsys, "eval-sg", data.sg(), "--model", trained, "-o", tmp_path / "sg", *searches, *CPU)
-    suites = read_suites(data.sg())
+    suites = list(SuiteFiles(data.sg()))
     assert found["counts"]["items"] == sum(len(suite.items) for suite in suites)
     assert found["scores"]["by_suite"].keys() == {suite.name for suite in suites}
     # The regions of a condition are those of a sentence by itself, without its end.
@@ -160,3 +166,69 @@ def test_treereg_shards_beside(shards: Path, tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1
     assert "windows are for models that learn from windows" in told[0]
+
+
+@pytest.fixture(scope="module")
+def pushdown(shards: Path) -> Path:
+    output = shards / "only-pushdown"
+    assert train(shards / "windows", output, "pushdown") == 0
+    return output
+
+
+def test_perplexities_count_every_token_and_the_end_of_every_sentence(
+    pushdown: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, rows = load_checkpoint(pushdown).model, ShardSet.open(shards / "windows")
+    found = results(capsys, "eval-ppl", shards / "windows", "--model", pushdown, "--beam", "200", *CPU)
+    counts = found["counts"]
+    assert (counts["windows"], counts["sentences"], counts["words"]) == (len(rows), 18, 66 + 18)
+    assert counts["tokens"] == counts["words"]
+    ids = [np.append(rows.tokens(i), model.eos_id) for i in range(len(rows))]
+    total = sum(result.marginal for result in beam_search(model, ids, beam=AttachmentBeam(200)))
+    ppl = np.exp(-total / counts["tokens"])
+    assert found["scores"]["ppl_token_marginal"] == pytest.approx(ppl, rel=1e-5)
+    assert found["scores"]["ppl_token_joint"] >= found["scores"]["ppl_token_marginal"]
+
+
+def test_parses_are_whole_trees(
+    pushdown: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, tokens = load_checkpoint(pushdown).model, ShardSet.open(shards / "windows").tokens(0)[:4].tolist()
+    derivations = list(window_attachments([3]))
+    joints = np.sum([part.sum(1) for part in window_joints(model, tokens, derivations)], axis=0)
+    trees = {
+        1: "(X (X (XX the) (XX dog)) (XX barks))",  # the second word attaches to the first
+        2: "(X (XX the) (X (XX dog) (XX barks)))",
+    }
+    capsys.readouterr()
+    best = ["--beam", "8", "--k-best", "2", "--scores", tmp_path / "scores.tsv", "-q"]
+    assert done("decode", "--text", "the dog barks", "--model", pushdown, *best, *CPU) == 0
+    order = np.argsort(-joints)
+    assert capsys.readouterr().out == trees[derivations[order[0]][2]] + "\n"
+    header, *lines = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text().splitlines()]
+    found = [float(line[header.index("joint")]) for line in lines]
+    assert found == pytest.approx(joints[order].tolist(), rel=2e-6, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layout", "window"], "needs --window"),
+        (["--window", "8"], "are for --layout window"),
+        (["--documents", "file"], "are for --layout window"),
+    ],
+)
+def test_options_of_windows_go_together(
+    options: list[str], message: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert done("tapes", shards / "a.trees", "-o", tmp_path / "other", *options) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["plm", "rnn"])
+def test_models_of_sentences_do_not_read_windows(
+    model: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert done("train", shards / "windows", "-o", tmp_path / "run", "--model", model, *CPU) == 1
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

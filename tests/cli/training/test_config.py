@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pdtools.cli.config import all_settings, meanings
 from pdtools.cli.main import run
 from pdtools.models import MODELS
 from pdtools.training.recipe import TrainConfig, bundled_recipes, read_recipe
-from pdtools.training.settings import all_settings, meanings
 
 
 @pytest.mark.parametrize("config_class", [*(kind.config_class for kind in MODELS.values()), TrainConfig])

@@ -109,8 +109,6 @@ def test_sentences_that_are_too_long_may_be_excluded(
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [
-        (["--grid", "train.seed=3"], 1, "each key once"),
-        (["--set", "train.nonsense=1"], 1, "unknown key train.nonsense"),
         (["--at-once", "0"], 2, "--at-once"),
         (["-o", "-"], 2, "a sweep is a folder"),
         (["--name", "{seed}"], 1, "{seed} is no key of --grid"),

@@ -171,7 +171,8 @@ def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
     letters = {**OPTIONS["options"], "labels": ["A", "B", "C"]}
     rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
     items = items_of(tmp_path, rows, options=letters, strings={})
-    assert [item.right for item in items] == [0, 1, 0, 0]
+    right = [next(iter(item.formulas.values())).regions[0][1] for item in items]
+    assert right == ["option_1", "option_2", "option_1", "option_1"]
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_jcola_as_published(test_data: Path) -> None:
         pytest.skip("no published benchmarks there")
     items = Items(source, read_benchmark("jcola"))
     found = {
-        file.rpartition("/")[2].partition("-")[0]: counts.items for file, counts in items.by_file.items()
+        file.rpartition("/")[2].partition("-")[0]: counts["items"] for file, counts in items.by_file.items()
     }
     assert found == {"in_domain_train": 6919, "in_domain_valid": 865, "out_of_domain_valid": 685}
     of_valid = [item for item in items if not item.trains]

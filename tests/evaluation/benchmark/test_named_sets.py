@@ -17,6 +17,7 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.evaluation.benchmark.items import Items, known_by_files
 
 
@@ -249,11 +250,12 @@ def test_what_its_files_say(tmp_path: Path, name: str, word_scorer: type[Any]) -
     for item, other in zip(found, Items(tmp_path / "set.zip", benchmark), strict=True):
         assert (item.strings, item.levels) == (other.strings, other.levels)
 
-    def right_first(texts: list[str], right: int | None) -> tuple[str, ...]:
-        first = right or 0
-        return (texts[first], *texts[:first], *texts[first + 1 :])
+    def right_first(item: Item) -> tuple[str, ...]:
+        texts = {name: string.text for name, string in item.strings.items()}
+        _, right = next(iter(item.formulas.values())).regions[0]
+        return (texts.pop(right), *texts.values())
 
-    assert [right_first([s.text for s in item.strings.values()], item.right) for item in found] == strings
+    assert [right_first(item) for item in found] == strings
     assert [item.levels for item in found] == levels
     results = evaluate_items(items, word_scorer())
     assert results.counts["items_scored"] == sum(not item.trains for item in found)
@@ -304,7 +306,9 @@ def test_each_half_of_ewok_and_both(tmp_path: Path) -> None:
         ("t1_c2", "t2_c1"): "wrong wrong wrong wrong",
         ("t1_c1", "t1_c2"): "tie tie tie right",
     }.items():
-        results = evaluate_published(items, lambda _, name, better=better: float(name in better), {})
+        rows = "".join(f"1\t{name}\t{int(name in better)}\n" for name in item.strings)
+        write(tmp_path, {"scores.tsv": f"item\tstring\tscore\n{rows}"})
+        results = evaluate_published(items, tmp_path / "scores.tsv")
         table = results.table("items").to_pydict()
         assert (table["prediction"], table["outcome"]) == ([1, 2, 3, 4], outcomes.split())
     assert list(results.scores["by_prediction"]) == ["main", "first", "second", "babylm"]
@@ -389,9 +393,9 @@ def test_published_sets(test_data: Path, name: str, archive: str, items: int) ->
     if not source.is_file():
         pytest.skip("no published benchmarks there")
     found = Items(source, read_benchmark(name))
-    assert sum(counts.items for counts in found.by_file.values()) == items
+    assert sum(counts["items"] for counts in found.by_file.values()) == items
     if name == "lm-syneval-sample":
-        assert [counts.repeated for counts in found.by_file.values()] == [1]
+        assert [counts["repeated"] for counts in found.by_file.values()] == [1]
 
 
 def test_the_published_pickles(test_data: Path) -> None:

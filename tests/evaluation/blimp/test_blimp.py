@@ -20,9 +20,9 @@ from minimal_pair import judged
 from wide_items import wide_items
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.evaluate import ItemComparison
-from pdtools.evaluation.blimp.evaluate import PairItems, evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
+from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
+from pdtools.evaluation.benchmark.item_set import Item
+from pdtools.evaluation.blimp.pairs import PairFiles, PairItems, pair_item
 from pdtools.search.scores import SentenceScore, Unscorable
 
 
@@ -47,6 +47,10 @@ def write(folder: Path, *pairs: dict[str, Any]) -> Path:
     return folder
 
 
+def texts(item: Item) -> tuple[str, ...]:
+    return tuple(string.text for string in item.strings.values())
+
+
 # A sentence is the more probable, the fewer letters it has.
 SMALL = (
     pair("one", 0, "He is .", "He are .", "syntax", "binding"),  # right
@@ -60,7 +64,7 @@ SMALL = (
 
 def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
     scorer = word_scorer()
-    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer)
+    results = evaluate_items(PairItems(PairFiles(write(tmp_path / "d", *SMALL))), scorer)
     scores, counts = results.scores, results.counts
     assert scores["by_paradigm"] == pytest.approx({"one": 1 / 2, "two": 1 / 3, "three": 1.0})
     assert scores["by_phenomenon"] == pytest.approx({"argument_structure": (1 / 3 + 1) / 2, "binding": 1 / 2})
@@ -86,7 +90,11 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
 def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Path, eos: float | None) -> None:
     """Row by row they are what the scorer says of the sentence, whose characters they cover."""
     scorer = word_scorer(eos=eos, unknown=frozenset({"knows"}), subwords=2)
-    rows = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer).table("strings").to_pylist()
+    rows = (
+        evaluate_items(PairItems(PairFiles(write(tmp_path / "d", *SMALL))), scorer)
+        .table("strings")
+        .to_pylist()
+    )
     assert len(rows) == 2 * len(SMALL)
     for row in rows:
         tokens = row["surprisals"]
@@ -100,24 +108,6 @@ def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Pat
         words = tokens if eos is None else tokens[:-1]
         text = row["read"]
         assert [text[token["start"] : token["end"]] for token in words] == [t["token"] for t in words]
-
-
-def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:
-    data = write(tmp_path / "d", pair("one", 0, "aa a a a a", "aaaaa a"))
-    scores = evaluate_blimp(read_pairs(data), word_scorer(eos=None)).scores
-    assert (scores["overall"], scores["by_prediction"]["per_token"]) == (0.0, 1.0)
-
-
-def test_unscorable_pairs_are_excluded_and_listed(word_scorer: Any, tmp_path: Path) -> None:
-    data = read_pairs(write(tmp_path / "d", *SMALL))
-    results = evaluate_blimp(data, word_scorer(unknown=frozenset({"They", "I"})))
-    assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})
-    assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
-    assert results.counts["items_scored"] == 4
-    assert results.counts["by_paradigm"]["three"] == {"items": 1, "scored": 0, "ties": 0}
-    unscorable = [row for row in results.table("items").to_pylist() if row["outcome"] == "unscorable"]
-    assert len(unscorable) == 2 * 2  # by the total, and per token
-    assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
 
 
 def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
@@ -139,8 +129,7 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
 
 
 def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer: Any) -> None:
-    pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="a a a a", bad="b b")
-    items = PairItems([pair])
+    items = PairItems([pair_item("a a a a", "b b", "1", paradigm="p")])
     (comparison,) = (ItemComparison.of(item, items) for item in items)
 
     def decided(a: float, b: float, error_bound: float) -> bool:
@@ -160,7 +149,9 @@ def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer
 
 def test_scores_that_are_not_numbers_are_never_judged(word_scorer: Any, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="weights are damaged"):
-        evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer(lambda word: float("nan")))
+        evaluate_items(
+            PairItems(PairFiles(write(tmp_path / "d", *SMALL))), word_scorer(lambda word: float("nan"))
+        )
 
 
 def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
@@ -173,13 +164,13 @@ def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
                 values = np.array([-1.0])
                 yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, "They" in text, True)
 
-    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), Unknowing())  # type: ignore[arg-type]
+    results = evaluate_items(PairItems(PairFiles(write(tmp_path / "d", *SMALL))), Unknowing())  # type: ignore[arg-type]
     assert results.counts["strings_with_unknown_words"] == 2
 
 
 def test_limit_and_zip(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", *SMALL)
-    assert [(p.paradigm, p.number) for p in read_pairs(folder, limit=1)] == [
+    assert [(p.levels[-1], p.name) for p in PairFiles(folder, limit=1)] == [
         ("one", "0"),
         ("three", "0"),
         ("two", "0"),
@@ -188,11 +179,11 @@ def test_limit_and_zip(tmp_path: Path) -> None:
         for path in folder.iterdir():
             archive.write(path, f"data/{path.name}")
         archive.writestr("__MACOSX/data/._one.jsonl", "x")
-    assert read_pairs(tmp_path / "d.zip") == read_pairs(folder)
-    every = read_pairs(folder)
+    assert list(PairFiles(tmp_path / "d.zip")) == list(PairFiles(folder))
+    every = list(PairFiles(folder))
     for name in (".hidden.jsonl", "._one.jsonl"):
         (folder / name).write_text("no JSON")
-    assert read_pairs(folder) == every
+    assert list(PairFiles(folder)) == every
 
 
 @pytest.mark.parametrize(
@@ -210,7 +201,7 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
     file = write(tmp_path / "d", SMALL[0]) / "one.jsonl"
     file.write_text(file.read_text() + line + "\n")
     with pytest.raises(InputError, match=r"one\.jsonl:2: ") as caught:
-        read_pairs(tmp_path / "d")
+        PairFiles(tmp_path / "d")
     assert says in str(caught.value)
 
 
@@ -224,8 +215,8 @@ def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) 
         "sentence_bad\tmade by\tsentence_good\r\n\n"
         + "".join(f"{bad}\tme\t{good}\n" for good, bad in sentences)
     )
-    pairs = read_pairs(tmp_path)
-    assert [(p.paradigm, p.number, p.good, p.bad) for p in pairs] == [
+    pairs = list(PairFiles(tmp_path))
+    assert [(p.levels[-1], p.name, *texts(p)) for p in pairs] == [
         ("mine.v2", "3", *sentences[0]),
         ("mine.v2", "4", *sentences[1]),
         ("own", "1", *sentences[0]),
@@ -234,15 +225,18 @@ def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) 
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for file in ("own.jsonl", "mine.v2.tsv"):
             archive.write(tmp_path / file, f"data/{file}")
-    assert sorted(read_pairs(tmp_path / "all.zip"), key=pairs.index) == pairs
-    assert {(p.phenomenon, p.field) for p in pairs} == {(None, None)}
-    results = evaluate_blimp(pairs, word_scorer())
+    assert sorted(PairFiles(tmp_path / "all.zip"), key=pairs.index) == pairs
+    assert {p.levels[:-1] for p in pairs} == {(None, None)}
+    results = evaluate_items(PairItems(pairs), word_scorer())
     assert results.scores["by_paradigm"] == {"mine.v2": 0.5, "own": 0.5}
     assert results.scores["by_field"] == results.scores["by_phenomenon"] == {}
     assert results.scores["overall"] == 0.5
     assert results.table("items").to_pylist()[0]["field"] is None
-    some = [*pairs, *read_pairs(write(tmp_path / "d", *SMALL))]
-    assert evaluate_blimp(some, word_scorer()).scores["by_field"].keys() == {"syntax", "syntax_semantics"}
+    some = [*pairs, *PairFiles(write(tmp_path / "d", *SMALL))]
+    assert evaluate_items(PairItems(some), word_scorer()).scores["by_field"].keys() == {
+        "syntax",
+        "syntax_semantics",
+    }
 
 
 @pytest.mark.parametrize("ending", [".tsv", ".jsonl"])
@@ -254,7 +248,7 @@ def test_compressed_pairs_are_those_of_the_file(tmp_path: Path, ending: str) -> 
     file = tmp_path / f"mine{ending}.gz"
     file.write_bytes(gzip.compress(rows[ending].encode()))
     for source in (file, tmp_path):
-        assert [(p.paradigm, p.number, p.good, p.bad) for p in read_pairs(source)] == [
+        assert [(p.levels[-1], p.name, *texts(p)) for p in PairFiles(source)] == [
             ("mine", "2", "He is .", "He are .")
         ]
 
@@ -268,7 +262,7 @@ def test_quotes_of_tables_of_pairs_are_undone(tmp_path: Path, name: str) -> None
             archive.writestr("p.tsv", text)
     else:
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    found = [(pair.good, pair.bad) for pair in read_pairs(tmp_path / name)]
+    found = [texts(pair) for pair in PairFiles(tmp_path / name)]
     assert found == [('He, "Al", is .', "He are ."), ('A "b"', '"c" d')]
 
 
@@ -276,7 +270,7 @@ def test_quotes_of_tables_of_pairs_are_undone(tmp_path: Path, name: str) -> None
 def test_other_tables_name_what_reads_them(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("sentence_good,sentence_bad\na,b\n")
     with pytest.raises(InputError) as caught:
-        read_pairs(tmp_path / name)
+        PairFiles(tmp_path / name)
     kind = name.lower().split(".")[1]
     command = f"pdtools eval-benchmark {tmp_path / name} --good COLUMN --bad COLUMN reads it"
     assert str(caught.value) == f"{tmp_path / name}: a .{kind} table, not .jsonl or .tsv ({command})"
@@ -287,7 +281,7 @@ def test_other_tables_name_what_reads_them(tmp_path: Path, name: str) -> None:
     [
         ("He is .\tHe are .\n", "p.tsv: plain text, not minimal pairs"),
         ("sentence_good\tbad\nHe is .\tHe are .\n", "p.tsv:1: no column sentence_bad in the header"),
-        ("sentence_good\tsentence_bad\na\n", "p.tsv:2: not a minimal pair: 1 columns, the header has 2"),
+        ("sentence_good\tsentence_bad\na\n", "p.tsv:2: 1 columns, the header has 2"),
         ("sentence_good\tsentence_bad\tpairID\na\tb\t1\nc\td\t1\n", "p.tsv:3: a second pair 1 of p"),
         ("sentence_good\tsentence_bad\n", "p.tsv: no minimal pairs"),
         ("sentence_good\tsentence_bad\tsentence_bad\na\tb\tc\n", "p.tsv:1: two columns 'sentence_bad'"),
@@ -297,20 +291,8 @@ def test_other_tables_name_what_reads_them(tmp_path: Path, name: str) -> None:
 def test_bad_tables_of_pairs(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "p.tsv").write_text(text)
     with pytest.raises(InputError) as caught:
-        read_pairs(tmp_path / "p.tsv")
+        PairFiles(tmp_path / "p.tsv")
     assert says in str(caught.value)
-
-
-def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = PairFiles(write(tmp_path / "d", *SMALL))
-    whole = evaluate_blimp(files, word_scorer())
-    monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 2)
-    divided = evaluate_blimp(files, word_scorer())
-    assert divided.scores == whole.scores
-    for name in ("items", "strings"):
-        assert divided.table(name).equals(whole.table(name))
-    assert whole.counts["strings"] == len({text for p in files for text in (p.good, p.bad)})
-    assert divided.counts["strings"] > whole.counts["strings"]  # "We go ." is in two blocks
 
 
 class ManyPairs:
@@ -319,25 +301,24 @@ class ManyPairs:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Item]:
         for i in range(self.number):
-            names = {"paradigm": "one", "phenomenon": "binding", "field": "syntax", "number": str(i)}
-            yield Pair(**names, good=f"The {i} dogs bark .", bad=f"The {i} dogs barks .")
+            yield pair_item(f"The {i} dogs bark .", f"The {i} dogs barks .", str(i), paradigm="one")
 
 
 def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 64)
     scorer = word_scorer()
     peaks = []
-    for number in (256, 1536):
+    for number in (192, 768):
         tracemalloc.start()
         before = pa.total_allocated_bytes()
-        results = evaluate_blimp(ManyPairs(number), scorer)
+        results = evaluate_items(PairItems(ManyPairs(number)), scorer)
         kept = pa.total_allocated_bytes() - before
         peaks.append(tracemalloc.get_traced_memory()[1] + kept)
         tracemalloc.stop()
         assert results.table("items").num_rows == 2 * number
-    assert peaks[1] - peaks[0] < 400 * (1536 - 256)  # a pair with its scores takes 2 kB
+    assert peaks[1] - peaks[0] < 400 * (768 - 192)  # a pair with its scores takes 2 kB
 
 
 def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
@@ -345,39 +326,42 @@ def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
     text = "\n".join(map(json.dumps, SMALL))
     writing = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
     writing.start()
-    piped = evaluate_blimp(PairFiles(tmp_path / "pipe"), word_scorer())
+    piped = evaluate_items(PairItems(PairFiles(tmp_path / "pipe")), word_scorer())
     writing.join()
-    assert piped.scores == evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer()).scores
+    assert (
+        piped.scores
+        == evaluate_items(PairItems(PairFiles(write(tmp_path / "d", *SMALL))), word_scorer()).scores
+    )
 
 
 def test_too_few_or_too_many_scores_are_refused(word_scorer: Any, tmp_path: Path) -> None:
     scorer = word_scorer()
-    pairs = read_pairs(write(tmp_path / "d", *SMALL))
+    pairs = list(PairFiles(write(tmp_path / "d", *SMALL)))
     for change in (lambda found: found[:-1], lambda found: [*found, found[0]]):
         broken = word_scorer()
         broken.score = lambda texts, change=change: iter(change(list(scorer.score(texts))))
         with pytest.raises(ValueError, match="shorter|more scores"):
-            evaluate_blimp(pairs, broken)
+            evaluate_items(PairItems(pairs), broken)
 
 
 def test_empty_sources(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no minimal pairs"):
-        read_pairs(tmp_path / "empty.jsonl")
+        PairFiles(tmp_path / "empty.jsonl")
     with pytest.raises(InputError, match="no such file"):
-        read_pairs(tmp_path / "nowhere")
+        PairFiles(tmp_path / "nowhere")
 
 
 def test_the_official_data(test_data: Path, word_scorer: Any) -> None:
-    pairs = read_pairs(test_data / "blimp" / "BLiMP.zip")
+    pairs = list(PairFiles(test_data / "blimp" / "BLiMP.zip"))
     assert len(pairs) == 67_000
-    assert len({p.paradigm for p in pairs}) == 67
-    assert len({p.phenomenon for p in pairs}) == 12
-    assert {p.field for p in pairs} == {"morphology", "semantics", "syntax", "syntax_semantics"}
-    assert len({p.paradigm for p in pairs if p.phenomenon == "argument_structure"}) == 9
-    assert sum(p.good == p.bad for p in pairs) == 7
-    identical = [p for p in pairs if p.good == p.bad]
-    assert evaluate_blimp(identical, word_scorer()).counts["ties"] == 7
+    fields, phenomena, paradigms = (set(names) for names in zip(*(p.levels for p in pairs), strict=True))
+    assert (len(phenomena), len(paradigms)) == (12, 67)
+    assert fields == {"morphology", "semantics", "syntax", "syntax_semantics"}
+    assert len({p.levels[-1] for p in pairs if p.levels[1] == "argument_structure"}) == 9
+    identical = [p for p in pairs if len({*texts(p)}) == 1]
+    assert len(identical) == 7
+    assert evaluate_items(PairItems(identical), word_scorer()).counts["ties"] == 7
 
 
 def test_the_same_tokens_in_other_words_are_no_tie() -> None:

@@ -13,16 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.external.recorded import RecordedSurprisals, align_tokens
 from pdtools.evaluation.external.sentence_files import (
-    PlacedSentence,
-    item_strings,
     place_names,
     write_sentences,
 )
-from pdtools.evaluation.external.word_alignment import align_tokens
-from pdtools.evaluation.sg.evaluate import SuiteItems
-from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem
+from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, SuiteItems
 from pdtools.search.scores import SentenceScore, Unscorable
 
 OFFSETS = "sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal"
@@ -35,7 +31,7 @@ def read(
 ) -> list[SentenceScore | Unscorable]:
     path = folder / "in.tsv"
     path.write_text("".join(line.replace(" | ", "\t") + "\n" for line in (header, *rows)))
-    return list(ExternalScorer(path, [f"item {text}" for text in texts], **options).score(texts))
+    return list(RecordedSurprisals(path, [f"item {text}" for text in texts], **options).score(texts))
 
 
 def only(found: list[SentenceScore | Unscorable]) -> SentenceScore:
@@ -80,12 +76,6 @@ def test_an_empty_sentence_may_have_an_end(tmp_path: Path) -> None:
     score = only(read(tmp_path, OFFSETS, ["1 | 1 | </s> | 0 | 0 | 3"], [""]))
     assert (score.tokens, score.words, score.eos) == (("</s>",), (-1,), True)
     assert score.total == pytest.approx(-3 * math.log(2))
-
-
-def test_an_empty_file_has_no_columns(tmp_path: Path) -> None:
-    (tmp_path / "in.tsv").write_text("")
-    with pytest.raises(InputError, match="no column sentence_id, token, surprisal in the header"):
-        list(ExternalScorer(tmp_path / "in.tsv", ["a"]).score(["a"]))
 
 
 def test_offsets_may_have_the_space_before_a_token(tmp_path: Path) -> None:
@@ -165,7 +155,7 @@ def test_a_sum_may_be_below_0_by_rounding_alone(tmp_path: Path) -> None:
 
 
 def test_a_sentence_has_as_many_rows_as_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.evaluation.external.scorer.MAX_ROWS", 3)
+    monkeypatch.setattr("pdtools.evaluation.external.recorded.MAX_ROWS", 3)
     assert len(only(read(tmp_path, OFFSETS, FIRST, TEXTS[:1])).tokens) == 3
     with pytest.raises(InputError, match="sentence 1 has more than 3 rows") as caught:
         read(tmp_path, OFFSETS, [*FIRST, "1 | 4 | [end] | 13 | 13 | 0.5"], TEXTS[:1])
@@ -173,23 +163,10 @@ def test_a_sentence_has_as_many_rows_as_are_read(tmp_path: Path, monkeypatch: py
 
 
 def test_a_token_before_the_first_word_is_of_it(tmp_path: Path) -> None:
-    rows = ["1 | 1 | ▁ | 0 | 0 | 1", "1 | 2 | It | 1 | 3 | 1", "1 | 3 | barks | 4 | 9 | 1"]
+    rows = ["1 | 1 | ▁ | 0 | 0 | 1", "1 | 2 | <unk> | 1 | 3 | 1", "1 | 3 | UNK-LC | 4 | 9 | 1"]
     score = only(read(tmp_path, OFFSETS, rows, [" It barks"]))
-    assert score.words == (0, 0, 1)
+    assert (score.words, score.n_unknown) == ((0, 0, 1), 2)
     assert score.total == pytest.approx(-3 * math.log(2))
-
-
-def test_unknown_words_are_counted(tmp_path: Path) -> None:
-    rows = ["1 | 1 | <unk> | 0 | 2 | 1", "1 | 2 | UNK-LC | 3 | 8 | 1"]
-    assert only(read(tmp_path, OFFSETS, rows, TEXTS[1:])).n_unknown == 2
-
-
-@pytest.mark.parametrize(("name", "between"), [("in.tsv", "tabs"), ("in.csv", "commas")])
-def test_what_is_between_columns_is_said(tmp_path: Path, name: str, between: str) -> None:
-    (tmp_path / name).write_text("sentence_id;token;surprisal\n")
-    with pytest.raises(InputError) as caught:
-        list(ExternalScorer(tmp_path / name, ["a"]).score(["a"]))
-    assert caught.value.hint == between
 
 
 def test_what_does_not_fit_can_be_excluded(tmp_path: Path) -> None:
@@ -201,10 +178,23 @@ def test_what_does_not_fit_can_be_excluded(tmp_path: Path) -> None:
         read(tmp_path, OFFSETS, ["1 | 1 | The | 0 | 3 | many"], on_error="skip")
 
 
-@pytest.mark.parametrize("header", ["", "a\tb", "sentence_id,token_id,token,surprisal"])
-def test_a_table_without_its_columns(tmp_path: Path, header: str) -> None:
-    with pytest.raises(InputError, match=r"in\.tsv:1: no column .*surprisal"):
-        read(tmp_path, header, [])
+@pytest.mark.parametrize(
+    ("name", "header", "says"),
+    [
+        ("in.tsv", "", "in.tsv:1: no column sentence_id, surprisal in the header (tabs)"),
+        (
+            "in.csv",
+            "sentence_id;token;surprisal",
+            "in.csv:1: no column sentence_id, surprisal in the header (commas)",
+        ),
+        ("in.tsv", "sentence_id\tsurprisal\n1\t2", "in.tsv: no column token or word in the header"),
+    ],
+)
+def test_a_table_without_its_columns(tmp_path: Path, name: str, header: str, says: str) -> None:
+    (tmp_path / name).write_text(f"{header}\n" if header else "")
+    with pytest.raises(InputError) as caught:
+        list(RecordedSurprisals(tmp_path / name, ["a"]).score(["a"]))
+    assert str(caught.value).endswith(says)
 
 
 # --- tables without offsets --------------------------------------------------------------------
@@ -321,16 +311,14 @@ def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Pa
         ("raw", ["She can't don't, he said.", "She can't don't (so)"]),
     ):
         items = SuiteItems([suite]).written(style)
-        assert list(item_strings(items)) == [
-            PlacedSentence(("toy", "4", name), text) for name, text in zip("ab", texts, strict=True)
-        ]
+        assert [of.text for item in items for of in item.strings.values()] == texts
     assert list(place_names(items)) == [f"suite toy, item 4, string {name}" for name in "ab"]
     out = tmp_path / "out.tsv"
     assert write_sentences(items, out) == 2
     header, first, _ = out.read_text().splitlines()
     assert header == "suite\titem\tstring\ttext"
     assert first == "toy\t4\ta\tShe can't don't, he said."
-    assert write_sentences(items, out, text_only=True) == 2
-    assert out.read_text() == "She can't don't, he said.\nShe can't don't (so)\n"
+    assert write_sentences(items, tmp_path / "out.txt") == 2
+    assert (tmp_path / "out.txt").read_text() == "She can't don't, he said.\nShe can't don't (so)\n"
     with pytest.raises(PdtoolsError, match="exists"):
         write_sentences(items, out, overwrite=False)

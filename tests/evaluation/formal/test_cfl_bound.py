@@ -12,7 +12,7 @@ import torch
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.formal.cfl import ScoredString, cross_entropies, evaluate_cfl
+from pdtools.evaluation.formal.cfl import cross_entropies, evaluate_cfl
 from pdtools.evaluation.results import ITEMS, read_results
 from pdtools.files import Rejects
 from pdtools.formal import ContextFree, Dyck, read_grammar, string_shards
@@ -84,10 +84,7 @@ def test_the_figures_by_hand(shards: ShardSet, checkpoint: Path) -> None:
 
 
 def test_a_perfect_model_has_a_difference_of_zero() -> None:
-    items = [
-        ScoredString(id=i, tokens=n, exact=math.log(0.25), model=math.log(0.25) - math.log(3))
-        for i, n in enumerate((4, 6, 8))
-    ]
+    items = [{"tokens": n, "exact": math.log(0.25), "model": math.log(0.25) - math.log(3)} for n in (4, 6, 8)]
     assert cross_entropies(items, math.log(3))["difference"] == pytest.approx(0, abs=1e-12)
     assert cross_entropies(items, 0.0)["difference"] == pytest.approx(math.log(3) * 3 / 21)
 
@@ -132,7 +129,7 @@ def test_the_command(
     shards: ShardSet, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, plot = tmp_path / "results", tmp_path / "figure.svg"
-    command = ["eval-cfl", str(shards.folder), "--threads", "1", "--quiet"]
+    command = ["eval-formal", "cfl", str(shards.folder), "--threads", "1", "--quiet"]
     model = ["--model", str(checkpoint)]
     assert run([*command, *model, "-o", str(out), "--plot", str(plot)]) == 0
     table = capsys.readouterr().out
@@ -155,47 +152,8 @@ def test_the_command(
     inside = tmp_path / "other results"
     assert run([*command, *model, "-o", str(inside), "--plot", str(inside / "figure.png")]) == 0
     assert {path.name for path in inside.iterdir()} >= {"results.json", "figure.png"}
-    assert run(["eval-cfl", "--help"]) == 0
-    assert "\n  Example:\n    pdtools eval-cfl shards/test" in capsys.readouterr().out
-
-
-def test_models_side_by_side_in_a_figure(
-    shards: ShardSet, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
-    dyck = ContextFree(grammar=read_grammar("dyck"), shortest=2, longest=4, batch=4)
-    string_shards(dyck, 8, 1, tmp_path / "dyck")
-
-    def evaluate(*more: str) -> tuple[int, str]:
-        code = run(["eval-cfl", str(shards.folder), "--threads", "1", "--quiet", *more])
-        return code, capsys.readouterr().err
-
-    model = ["--model", str(checkpoint)]
-    earlier, bound, plot = (str(tmp_path / name) for name in ("earlier", "bound", "f.svg"))
-    assert evaluate(*model, "-o", earlier)[0] == 0
-    assert evaluate("-o", bound)[0] == 0
-    assert evaluate(*model, "--plot", plot, "--beside", earlier) == (0, "")
-    drawn = Path(plot).read_text()
-    assert f"run: {checkpoint}" in drawn
-    assert f"run: {earlier}" in drawn
-
-    assert evaluate(*model, "--beside", earlier)[0] == 2
-    code, error = evaluate(*model, "--plot", plot, "--beside", earlier, "-o", earlier, "--overwrite")
-    assert code == 1
-    assert "is the input" in error
-    for folder, message in (
-        (bound, "not results of pdtools eval-cfl --model"),
-        (str(tmp_path / "dyck"), "not a folder of results"),
-    ):
-        code, error = evaluate(*model, "--plot", str(tmp_path / "g.svg"), "--beside", folder)
-        assert code == 1
-        assert message in error
-    document = json.loads((Path(earlier) / "results.json").read_text())
-    document["settings"]["language"]["rules"] = dyck.grammar.text
-    (Path(earlier) / "results.json").write_text(json.dumps(document))
-    code, error = evaluate(*model, "--plot", str(tmp_path / "g.svg"), "--beside", earlier)
-    assert code == 1
-    assert "results of another grammar" in error
+    assert run(["eval-formal", "cfl", "--help"]) == 0
+    assert "\n  Example:\n    pdtools eval-formal cfl shards/test" in capsys.readouterr().out
 
 
 def test_lengths_of_the_table_by_tens(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +12,15 @@ from search_oracle import all_attachments
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.dyck import (
-    ClosedPrefix,
-    _accuracy,
+    accuracy,
     binomial_interval,
     evaluate_closing,
     evaluate_entropy,
 )
 from pdtools.files import Rejects
-from pdtools.formal import (
-    DYCK_SETTINGS,
-    BracketPrefix,
-    Dyck,
-    dependency_prefixes,
-    dyck_attachments,
-    string_shards,
-    word_tokenizer,
-)
+from pdtools.formal.bracket_prefixes import BracketPrefix, dependency_prefixes
+from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
+from pdtools.formal.language import string_shards, word_tokenizer
 from pdtools.models import LoadedModel, build_model, collate, load_checkpoint, make_config, save_checkpoint
 from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
@@ -62,21 +54,19 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
     tokens = loaded.tokenizer.encode(split_spaces(" ".join(prefix.tokens))).ids
     n = len(prefix.tokens)
     own = [0, *(dyck_attachments(prefix.tokens) + 1).tolist()]
+    every = list(all_attachments(n))
     sums, given = {}, {}
     for number in range(1, LANGUAGE.brackets + 1):
         closer = f"){number}"
         last = loaded.tokenizer.encode(split_spaces(closer)).ids[1]
         row = np.array([*tokens[:-1], last, loaded.model.eos_id])
-        total = -math.inf
-        for attach in all_attachments(n):
-            parts = loaded.model.forward_parts(
-                collate([(row, np.array([*attach[:-1], n + 1, 0]))], loaded.model.pad_id)
-            )
-            token, structure = parts.token_logprobs[0].tolist(), parts.attach_logprobs[0].tolist()
-            if attach[:-1] == own:
-                given[closer] = token[n + 1]
-            total = np.logaddexp(total, sum(token[: n + 2]) + sum(structure[: n + 1]))
-        sums[closer] = total if loaded.model.derivation_kind.conditions_tokens else given[closer]
+        rows = [(row, np.array([*attach[:-1], n + 1, 0])) for attach in every]
+        with torch.no_grad():
+            parts = loaded.model.forward_parts(collate(rows, loaded.model.pad_id))
+        token, structure = parts.token_logprobs.double(), parts.attach_logprobs.double()  # (R, N)
+        total = (token[:, : n + 2].sum(1) + structure[:, : n + 1].sum(1)).logsumexp(0)
+        given[closer] = float(token[[attach[:-1] for attach in every].index(own), n + 1])
+        sums[closer] = float(total) if loaded.model.derivation_kind.conditions_tokens else given[closer]
     return max(sums, key=sums.__getitem__), max(given, key=given.__getitem__)
 
 
@@ -143,20 +133,15 @@ def test_right_attachments(loaded: LoadedModel) -> None:
     ("leads", "lost"), [([-0.5, 0.0, -0.001, 2.0], 0.25), ([0.0], 0.0), ([None, None], None)]
 )
 def test_what_the_beam_has_lost(leads: list[float | None], lost: float | None) -> None:
-    item = ClosedPrefix(
-        set="one",
-        number=1,
-        tokens=2,
-        dependency=1,
-        depth=2,
-        open=2,
-        closer=")2",
-        chosen=")2",
-        chosen_given_attachments=")2",
-        attachments_right=0,
-        lead=None,
-    )
-    assert _accuracy([replace(item, lead=lead) for lead in leads])["lost_by_beam"] == lost
+    item = {
+        "tokens": 2,
+        "open": 2,
+        "closer": ")2",
+        "chosen": ")2",
+        "chosen_given_attachments": ")2",
+        "attachments_right": 0,
+    }
+    assert accuracy([{**item, "lead": lead} for lead in leads])["lost_by_beam"] == lost
 
 
 def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: LoadedModel) -> None:

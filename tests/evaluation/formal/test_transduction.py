@@ -10,9 +10,9 @@ import torch
 from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
-from pdtools.formal import RowLayout, StringPairs, Task, make_task, task_tokenizer
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.evaluation.formal.transduction import evaluate_task, task_of
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer
+from pdtools.formal.transductions import StringPairs, Task, make_task
 from pdtools.models import Batch, LoadedModel, build_model, make_config
 from pdtools.models.transformer.view import View
 
@@ -63,18 +63,17 @@ def test_masked_predictions_are_the_likeliest(name: str) -> None:
     seen = set()
     for item in items:
         number = item["number"] - 1
-        rows = layout.rows(pairs[item["length"]].take(slice(number, number + 1)))
+        one = pairs[item["length"]].take(slice(number, number + 1))
+        batch, first = layout.batch(one), layout.first_position(item["length"])
         hidden = found.model.hidden_states(  # type: ignore[operator]
-            found.model.embedding(torch.from_numpy(rows.tokens)),
-            torch.tensor([rows.tokens.shape[1]]),
-            View(),
+            found.model.embedding(batch.tokens), batch.lengths, View()
         )
         every = found.model.logits(hidden)[0]  # type: ignore[operator]
         outputs = layout.output_tokens
-        best = [outputs[int(every[k][outputs].argmax())] for k in np.flatnonzero(rows.counted[0])]
+        best = [outputs[int(every[k][outputs].argmax())] for k in range(first, first + int(one.counted[0]))]
         assert item["predicted"].split() == [found.tokenizer.token_text(int(token)) for token in best]
-        right = (np.array(best) == rows.targets[0][rows.counted[0]]).sum()
-        assert (item["right"], item["symbols"]) == (right, rows.counted.sum())
+        wanted = layout.token_of_symbol[one.y[0, : len(best)]]
+        assert (item["right"], item["symbols"]) == ((np.array(best) == wanted).sum(), len(best))
         seen |= set(best)
     assert len(seen) > 1
 
@@ -93,7 +92,7 @@ def test_position_logprobs_are_those_of_targets(model: str, options: dict[str, A
     task = make_task("sm")
     found = loaded(task, model, objective=objective, **options)
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective=found.model.objective)
-    batch = task_batch(layout.rows(pairs_of(task, 5, 4, seed=3)))
+    batch = layout.batch(pairs_of(task, 5, 4, seed=3))
     assert batch.scored is not None
     with torch.no_grad():
         every = found.model.position_logprobs(batch)
@@ -122,9 +121,9 @@ def test_greedy_predictions_are_read_by_the_model(name: str) -> None:
     pairs = drawn(task, (6,))
     items = evaluate_task(pairs, found, max_batch=4).tables["items"].to_pylist()
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
-    rows = layout.rows(pairs[6])
+    batch, first = layout.batch(pairs[6]), layout.first_position(6)
     for i, item in enumerate(items):
-        by_hand = greedy_by_hand(found, layout, rows.tokens[i, : rows.first].tolist(), item["symbols"])
+        by_hand = greedy_by_hand(found, layout, batch.tokens[i, :first].tolist(), item["symbols"])
         assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
 
 
@@ -138,33 +137,15 @@ def test_symbol_by_symbol_is_as_in_the_whole_row(positions: str, as_released: bo
     items = evaluate_task({6: pairs}, found).tables["items"].to_pylist()
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
     of_text = {found.tokenizer.token_text(token): token for token in layout.output_tokens.tolist()}
-    rows = layout.rows(pairs)
+    batch, first = layout.batch(pairs), layout.first_position(6)
     for i, item in enumerate(items):
         said = [of_text[text] for text in item["predicted"].split()]
-        rows.tokens[i, rows.first : rows.first + len(said)] = said
+        batch.tokens[i, first : first + len(said)] = torch.tensor(said)
     with torch.no_grad():
-        every = found.model.position_logprobs(task_batch(rows))[..., layout.output_tokens]
+        every = found.model.position_logprobs(batch)[..., layout.output_tokens]
     for i, item in enumerate(items):
-        best = layout.output_tokens[every[i, rows.first : rows.first + item["symbols"]].argmax(-1).numpy()]
+        best = layout.output_tokens[every[i, first : first + item["symbols"]].argmax(-1).numpy()]
         assert [found.tokenizer.token_text(token) for token in best.tolist()] == item["predicted"].split()
-
-
-def test_teacher_forcing_tells_the_right_symbols() -> None:
-    task = make_task("rs")
-    found = loaded(task)
-    pairs = drawn(task, (6,))
-    results = [evaluate_task(pairs, found, decoding=each) for each in ("teacher-forced", "greedy")]
-    assert [each.settings["decoding"] for each in results] == ["teacher-forced", "greedy"]
-    forced, greedy = (each.tables["items"].to_pylist() for each in results)
-    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
-    rows = layout.rows(pairs[6])
-    for i, item in enumerate(forced):
-        by_hand = [
-            greedy_by_hand(found, layout, rows.tokens[i, :k].tolist(), 1)[0]
-            for k in range(rows.first, rows.tokens.shape[1])
-        ]
-        assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
-    assert [item["predicted"] for item in forced] != [item["predicted"] for item in greedy]
 
 
 def says(found: LoadedModel, symbol: str) -> LoadedModel:
@@ -233,15 +214,6 @@ def test_dropout() -> None:
     assert predicted(dropout=True) == predicted(dropout=True)
     assert predicted(dropout=True) != predicted(dropout=True, seed=1)
     assert not found.model.training
-
-
-def test_files_are_joined() -> None:
-    task = make_task("rs")
-    first, second = drawn(task, (5, 7)), drawn(task, (3, 5))
-    joined = join_pairs([first, second])
-    assert list(joined) == [3, 5, 7]
-    np.testing.assert_array_equal(joined[5].x, np.concatenate([first[5].x, second[5].x]))
-    assert len(joined[7]) == len(joined[3]) == 6
 
 
 def test_models_without_a_task() -> None:

@@ -97,17 +97,6 @@ def test_ten_sentences_by_hand(tmp_path: Path) -> None:
     assert results.scores["enhanced_arc_f1"] is None
 
 
-def test_sentences_are_split_differently(tmp_path: Path) -> None:
-    """Words keep their characters; a root of a part is no root of the whole."""
-    gold = conllu("a 2", "b 0") + conllu("c 0", "d 1")
-    files = write(tmp_path, gold, conllu("a 2", "b 0", "c 2", "d 3"))
-    rows = evaluate_dependencies(*files, "conllu").table(ITEMS).to_pylist()
-    assert [(row["predicted_words"], row["aligned"], row["correct_heads"]) for row in rows] == [
-        (2, 2, 2),
-        (2, 2, 1),
-    ]
-
-
 @pytest.mark.parametrize("heads", ["2 0", "_ _"])
 def test_graphs(tmp_path: Path, heads: str) -> None:
     # Gold has 0-1 2-1 0-2 1-2, the self-loop and the empty node aside; predicted are 0-1 0-2 1-2.

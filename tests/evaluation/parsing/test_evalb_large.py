@@ -202,7 +202,7 @@ def test_all_short_sequences_of_quotes() -> None:
 
 # --- large ------------------------------------------------------------------------------------
 
-N = 100_000
+N = 20_000
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ N = 100_000
     ],
     ids=["labels differ", "branching differs", "the same"],
 )
-def test_a_hundred_thousand_brackets(gold: str, predicted: str) -> None:
+def test_many_thousand_brackets(gold: str, predicted: str) -> None:
     start = time.process_time()
     row = compare_sentence(gold, predicted, COMMON)
     assert row.status == "scored"
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_hundred_thousand_brackets(gold: str, predicted: str) -> None:
     ],
     ids=["into gold", "into test", "at one place", "deep"],
 )
-def test_a_hundred_thousand_quotes(gold: str, predicted: str) -> None:
+def test_many_thousand_quotes(gold: str, predicted: str) -> None:
     start = time.process_time()
     compare_sentence(gold, predicted, QUOTES)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from pdtools.evaluation.parsing.evaluate import (
     read_pairs,
 )
 from pdtools.evaluation.parsing.prm import COMMON, read_parameters
-from pdtools.trees import TRACE_TAGS, WRAPPERS, tree_from_attachments
+from pdtools.trees import TRACE_TAGS, WRAPPERS
 
 UNLABELED = dataclasses.replace(COMMON, labeled=False)
 GOLD = (
@@ -50,46 +49,6 @@ def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
     assert results.scores["unlabeled_f1"] > 50
     with pytest.raises(InputError, match="no labeled F1"):  # no X in the treebank
         evaluate_parse(tmp_path / "g", tmp_path / "p")
-
-
-def test_traces_of_the_gold_tree_need_no_counterpart(tmp_path: Path) -> None:
-    gold = "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD ran) (NP (-NONE- *T*-1))) (. .)) )"
-    predicted = "(X (X (XX The) (XX dog)) (X (XX ran) (XX .)))"
-    results = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted), UNLABELED)
-    assert (results.counts["retagged"], results.counts["errors"], results.counts["words"]) == (1, 0, 3)
-
-
-@pytest.mark.parametrize("factor", ["right", "left"])
-def test_binarized_trees_have_as_many_nodes_on_both_sides(tmp_path: Path, factor: str) -> None:
-    rng = random.Random(0)
-    predicted = []
-    for text in GOLD:
-        words = [part.split(")")[0] for part in text.split(" ") if ")" in part]
-        # Any legal attachments: each word to itself or to the word before it.
-        attach = [0, *(rng.choice([k, k - 1]) for k in range(1, len(words)))]
-        predicted.append(str(tree_from_attachments(attach, words)))
-    gold, mine = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted)
-    parameters = {"parameters": UNLABELED, "binarize": factor}
-    results = evaluate_parse(gold, mine, **parameters)  # type: ignore[arg-type]
-    assert results.counts["gold_brackets"] == results.counts["predicted_brackets"]
-    same = evaluate_parse(gold, gold, **parameters)  # type: ignore[arg-type]
-    assert same.scores["f1"] == same.scores["unlabeled_f1"] == same.scores["complete_match"] == 100.0
-
-
-def test_sentences_as_long_as_the_limit_are_within_it(tmp_path: Path) -> None:
-    gold = write(tmp_path / "g", *GOLD)  # of 6, 4 and 1 words, full stops among them
-    for limit, within in ((0, 0), (1, 1), (3, 1), (4, 2), (5, 2), (6, 3)):
-        parameters = dataclasses.replace(COMMON, cutoff_len=limit)
-        counts = evaluate_parse(gold, gold, parameters).counts
-        assert (counts["sentences"], counts["up_to_cutoff"]["sentences"]) == (3, within)
-
-
-def test_binarization_by_hand() -> None:
-    counts = PreparationCounts()
-    gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "right", counts)
-    assert gold == "(S (NN a) (VP (VB b) (VP|<NN-NN> (NN c) (NN d))))"
-    gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "left", counts)
-    assert gold == "(S (NN a) (VP (VP|<VB-NN> (VB b) (NN c)) (NN d)))"
 
 
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
@@ -164,47 +123,6 @@ def test_excluded_sentences_are_counted_apart(tmp_path: Path) -> None:
     assert results.tables["items"].column("reason").to_pylist()[1] == f"excluded: {record['reason']}"
     with pytest.raises(InputError, match="ends after line 3, but line 4 is to be excluded"):
         evaluate_parse(gold, predicted, excluded={2: "unknown", 4: "unknown"})
-
-
-def test_all_counts_and_settings_by_hand(tmp_path: Path) -> None:
-    gold = write(
-        tmp_path / "g",
-        "(S (NP (D the) (N dog)) (VP (V saw) (NP (D a) (N cat))))",
-        "(S (NP (N dogs)) (VP (V bark)))",
-        "(S (NP (N cats)) (VP (V sleep) (ADV long)))",
-    )
-    predicted = write(
-        tmp_path / "p",
-        "(S (NP (D the) (N dog)) (VP (V saw) (PP (D a) (X cat))))",
-        "(S (NP (N dogs)) (VP (V bark)))",
-        "(S (N cats) (V sleep) (ADV long))",
-    )
-    parameters = dataclasses.replace(
-        COMMON,
-        cutoff_len=3,
-        delete_labels=frozenset({"TOP", ","}),
-        delete_labels_for_length=frozenset({"-NONE-", "Z"}),
-    )
-    found = evaluate_parse(gold, predicted, parameters, excluded={3: "long"})
-    whole = {
-        **{"sentences": 3, "scored": 2, "errors": 0, "skipped": 0, "left_out": 1, "gold_brackets": 7},
-        **{"predicted_brackets": 7, "matched_brackets": 6, "matched_spans": 7, "crossing_brackets": 0},
-        **{"complete": 1, "words": 7},
-    }
-    short = {
-        **{"sentences": 2, "scored": 1, "gold_brackets": 3, "predicted_brackets": 3},
-        **{"matched_brackets": 3, "matched_spans": 3, "words": 2},
-    }
-    others = {"retagged": 0, "placeholders": 0, "unlabeled": 0}
-    assert found.counts == {**whole, "up_to_cutoff": {**whole, **short}, **others}
-    items = found.table("items").to_pydict()
-    assert items["length"] == [5, 2, 3]
-    assert items["status"] == ["scored", "scored", "skipped"]
-    assert (found.scores["tagging_accuracy"], found.scores["up_to_cutoff"]["tagging_accuracy"]) == (
-        *(pytest.approx(600 / 7), 100.0),
-    )
-    assert (found.settings["cutoff_len"], found.settings["delete_labels"]) == (3, [",", "TOP"])
-    assert found.settings["delete_labels_for_length"] == ["-NONE-", "Z"]
 
 
 def test_records_about_several_files_are_refused(tmp_path: Path) -> None:

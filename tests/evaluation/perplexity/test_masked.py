@@ -18,8 +18,8 @@ from pdtools.files import Rejects
 from pdtools.models import LoadedModel, collate, load_checkpoint, save_checkpoint
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import train_word_tokenizer
-from pdtools.training.data import masking
-from pdtools.training.data.masking import evaluation_draw
+from pdtools.training import masking
+from pdtools.training.masking import evaluation_draw
 from pdtools.trees import SourcedTree, Tree
 
 LENGTHS = (3, 1, 6, 4, 8)  # words; the last is too long for the model

@@ -23,7 +23,6 @@ from tokenizers.models import WordPiece
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity import evaluate
 from pdtools.evaluation.perplexity.evaluate import (
-    SentenceLogprobs,
     evaluate_perplexity,
     evaluate_string_perplexity,
     evaluate_text_perplexity,
@@ -248,20 +247,10 @@ def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
     assert common == pytest.approx(with_ends.scores["ppl_word_without_eos_marginal"], rel=1e-6)
 
 
-def test_words_and_tokens_are_different_units() -> None:
-    items = [SentenceLogprobs(id=0, tokens=6, words=3, unknown=0, given_tree=-6 * math.log(2), marginal=-3.0)]
-    scores = perplexities(items_table([*items, dataclasses.replace(items[0], id=1, marginal=None)]))
-    assert scores["ppl_token_given_trees"] == pytest.approx(2)
-    assert scores["ppl_word_given_trees"] == pytest.approx(4)
-    assert scores["ppl_word_marginal"] is None
-
-
 def test_zero_probabilities_are_an_error_and_no_number() -> None:
-    items = [SentenceLogprobs(id=0, tokens=2, words=2, unknown=0, marginal=-math.inf)]
-    with pytest.raises(PdtoolsError, match="zero or not numbers"):
-        perplexities(items_table(items))
-    with pytest.raises(PdtoolsError, match="e to the 750 is too large"):
-        perplexities(items_table([dataclasses.replace(items[0], marginal=-1500.0)]))
+    for marginal, said in ((-math.inf, "zero or not numbers"), (-1500.0, "e to the 750 is too large")):
+        with pytest.raises(PdtoolsError, match=said):
+            perplexities(items_table([{"tokens": 2, "words": 2, "marginal": marginal}]))
 
 
 def test_words_without_a_score_are_not_counted(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 
-from pdtools.evaluation.reading.alignment import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
+from pdtools.evaluation.reading.scoring import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
 from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model
@@ -52,12 +52,6 @@ def spans_of(text: str, *tokens: str) -> list[tuple[int, int]]:
 def aligned(words: list[str], *tokens: str) -> WordValues:
     written = join_words(words, "ptb")
     return align(written, [(0, score_of(written.text, spans_of(written.text, *tokens)))])
-
-
-def test_words_with_punctuation_are_sums_over_their_tokens() -> None:
-    found = aligned(['"Well,', "don't!\"", "—"], '"', "Well", ",", "do", "n't", '!"', "—")
-    assert found.values["surprisal"] == pytest.approx([7, 56, 64])
-    assert not found.reasons
 
 
 def test_subwords_may_cross_punctuation_but_not_words() -> None:
@@ -116,16 +110,6 @@ def test_parts_without_a_score_say_nothing_of_the_others() -> None:
             [3, *[math.nan] * 3, 1, 1, 2, math.nan], nan_ok=True
         )
         assert found.seen.tolist() == [10, -1, -1, -1, 10, 10, 11, 12]
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_part_may_begin_with_any_word(n: int) -> None:
-    written = join_words([*["Oh"] * n, "the", "cat"], "ptb")
-    score = score_of("the cat", spans_of("the cat", "the", "c", "at"), seen=(7, 8, 9))
-    found = align(written, [(0, Unscorable(" ".join(["Oh"] * n), "why")), (3 * n, score)])
-    assert found.reasons == dict.fromkeys(range(n), "why")
-    assert found.values["surprisal"][n:] == pytest.approx([1, 6])
-    assert found.seen.tolist() == [*[-1] * n, 7, 8]
 
 
 def test_a_token_may_end_with_the_space_after_its_word() -> None:

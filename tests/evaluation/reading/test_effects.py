@@ -58,33 +58,10 @@ def evaluate(folder: Path, *more: str, samples: str = "300") -> dict[str, Any]:
 PREDICT = ("--fit", "filler", "--predict", "hard,easy")
 
 
-def test_effects_are_differences_of_means_and_of_predictions(tmp_path: Path) -> None:
-    frame = table(tmp_path)
-    found = evaluate(tmp_path, *PREDICT)
-    effects = found["scores"]["effects"]
-    assert [(each["roi"], each["model"], each["groups"]) for each in effects] == [
-        (roi, "gpt", ITEMS) for roi in (0, 1, 2)
-    ]
-    frame["length"] = frame.word.str.len()
-    by_text = frame.groupby(["item", "condition", "subject"], sort=False)
-    columns = []
-    for name in ("length", "gpt"):
-        for lag in range(3):
-            frame[f"{name}{lag}"] = by_text[name].shift(lag)
-            columns.append(f"{name}{lag}")
-    fitted = frame[(frame.condition == "filler") & frame.word_number.between(3, WORDS - 1)]
-    means = fitted.groupby(["item", "word_number"])[["time", *columns]].mean()
-    x = np.column_stack([np.ones(len(means)), means[columns]])
-    beta = np.linalg.lstsq(x, means.time, rcond=None)[0]
-    for each in effects:
-        at = frame[frame.roi == each["roi"]]
-        hard, easy = (at[at.condition == name] for name in ("hard", "easy"))
-        assert each["human"]["value"] == pytest.approx(hard.time.mean() - easy.time.mean())
-        difference = hard[columns].mean() - easy[columns].mean()
-        assert each["predicted"]["value"] == pytest.approx(float(difference @ beta[1:]))
-        assert each["bits"] == pytest.approx([hard.gpt.mean(), easy.gpt.mean()])
-        assert each["human"]["low"] < each["human"]["value"] < each["human"]["high"]
-        assert each["observations"] == 2 * ITEMS * SUBJECTS
+def test_ratios_and_the_table_of_effects(tmp_path: Path) -> None:
+    """The effects themselves are computed again in test_reading_computed_again."""
+    table(tmp_path)
+    effects = evaluate(tmp_path, *PREDICT)["scores"]["effects"]
     table_of_effects = pandas.read_parquet(tmp_path / "r" / "effects.parquet")
     assert table_of_effects.roi.tolist() == [0, 1, 2]
     for name in ("human", "predicted"):
@@ -93,22 +70,6 @@ def test_effects_are_differences_of_means_and_of_predictions(tmp_path: Path) -> 
     first = effects[0]
     assert first["ratio"]["value"] == pytest.approx(first["predicted"]["value"] / first["human"]["value"])
     assert effects[2]["ratio"] is None  # people's may be 0
-    assert found["counts"]["observations_left_out"]["not to be fitted"] == 2 * ITEMS * WORDS * SUBJECTS
-
-
-def test_implausible_times_of_fillers_are_not_fitted(tmp_path: Path) -> None:
-    """Rows of times that do not count leave the prediction where it is without them."""
-    frame = table(tmp_path)
-    slow = (frame.condition == "filler") & (frame.word_number == 5) & (frame.subject == "s1")
-    frame[~slow].to_csv(tmp_path / "times.csv", index=False)
-    without = evaluate(tmp_path, *PREDICT)["scores"]["effects"]
-    frame.loc[slow, "time"] = 50_000
-    frame.to_csv(tmp_path / "times.csv", index=False)
-    found = evaluate(tmp_path, *PREDICT)
-    left_out = found["counts"]["observations_left_out"]
-    assert sum(n for why, n in left_out.items() if why.startswith("above")) == slow.sum() > 0
-    for each, expected in zip(found["scores"]["effects"], without, strict=True):
-        assert each["predicted"]["value"] == pytest.approx(expected["predicted"]["value"])
 
 
 def test_drawn_cells_count_as_often_as_they_are_drawn() -> None:
@@ -136,23 +97,6 @@ def test_the_spread_is_the_two_way_clustered_one(items: float, subjects: float, 
     found = _with_interval(0.0, drawn)
     low, high = np.quantile(unit, [0.025, 0.975]) * variance**0.5
     assert (found["low"], found["high"]) == pytest.approx((low, high), rel=1e-3)
-
-
-def test_versions_of_an_item_are_one_group_and_columns_are_kept(tmp_path: Path) -> None:
-    table(tmp_path)
-    found = evaluate(tmp_path, "--table", str(tmp_path / "all.csv"))
-    assert (found["counts"]["items"], found["counts"]["groups"]) == (FILLERS + 2 * ITEMS, FILLERS + ITEMS)
-    assert found["settings"]["columns"]["group"] == "item"
-    items = pandas.read_parquet(tmp_path / "r" / "items.parquet").dropna(subset="fold")
-    folds = items.assign(group=items["item"].str.split().str[0]).groupby("group").fold.nunique()
-    assert folds.max() == 1
-    kept = pandas.read_csv(tmp_path / "all.csv")
-    assert {"condition", "roi", "list", "gpt"} <= set(kept.columns)
-    assert (kept.gpt.round(9) == kept.surprisal_gpt.round(9)).all()
-    assert (kept.list == kept.subject.str[1:].astype(int) % 2).all()
-    assert not (tmp_path / "r" / "effects.parquet").exists()  # nothing was predicted
-    alone = evaluate(tmp_path, "--group", "item+condition")
-    assert alone["counts"]["groups"] == alone["counts"]["items"]
 
 
 def test_rows_are_fitted_by_any_column(tmp_path: Path) -> None:
@@ -194,7 +138,7 @@ def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
         (("--fit", "kind=filler"), "no column kind"),
         ((*PREDICT, "--column", "roi=list+gpt"), "has to be 0 at the critical word"),
         ((*PREDICT, "--column", "roi=word"), "no column word"),
-        (("--group", "nothing"), "no column nothing"),
+        (("--column", "group=nothing"), "no column nothing"),
     ],
 )
 def test_what_is_refused(

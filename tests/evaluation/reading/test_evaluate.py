@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.reading.alignment import WordValues
 from pdtools.evaluation.reading.evaluate import (
     BEFORE,
     EDGE,
@@ -21,11 +20,11 @@ from pdtools.evaluation.reading.evaluate import (
     Regression,
     evaluate_reading,
 )
-from pdtools.evaluation.reading.regression import fit
-from pdtools.evaluation.reading.scoring import ModelWords, NamedModel, named_models
+from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.evaluation.results import ITEMS
 from pdtools.search.model import ModelSettings
+from pdtools.stimuli.surprisals import NamedModel, named_models
 
 N_TEXTS, N_WORDS, SUBJECTS = 12, 60, 4
 SMALL = {"samples": 500, "seed": 3}
@@ -60,7 +59,7 @@ def model(
     )
     for place in reasons or {}:
         words[0].values["surprisal"][place] = math.nan
-    return ModelWords(NamedModel(name=name, column=name, settings=settings), {"kind": "toy"}, words)
+    return ModelWords(NamedModel(name=name, settings=settings), {"kind": "toy"}, words)
 
 
 def times_of(every: tuple[TimedText, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:
@@ -105,31 +104,6 @@ def test_known_effects_are_found_in_milliseconds_a_bit() -> None:
     assert formula.endswith(" + (1 + surprisal_good || subject) + (1 | item:word_number)")
     names = set(re.findall(r"[a-z]\w+", formula))
     assert names == set(results.table("observations").column_names) - {"word", *NOISE_COLUMNS}
-
-
-def test_the_regression_is_that_of_the_table_that_is_written() -> None:
-    every, rng = texts(), np.random.default_rng(4)
-    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
-    times = times_of(every, 300 + 4 * surprisal)
-    results = evaluate_reading(times, [model("m", surprisal)], frequency=None, regression=Regression(**SMALL))
-    table = results.table("observations").to_pandas()
-    means = table.groupby(["item", "word_number"]).mean(numeric_only=True)
-    names = [f"{name}{lag}" for name in ("length", "surprisal_m") for lag in ("", "_before_1", "_before_2")]
-    by_whom = {
-        (f"text {word // N_WORDS}", word % N_WORDS + 1, times.subjects[subject]): time
-        for word, subject, time in zip(times.word, times.subject, times.time, strict=True)
-    }
-    rows = zip(table.item, table.word_number, table.subject, table.time, strict=True)
-    assert all(by_whom[item, number, subject] == time for item, number, subject, time in rows)
-    plain = fit(np.column_stack([np.ones(len(means)), means[names]]), means.time.to_numpy())
-    found = results.scores["by_model"]["m"]["coefficients"]["surprisal"]["by_word_before"]
-    assert [each["value"] for each in found] == pytest.approx(plain.coefficients[4:].tolist())
-    items = results.table(ITEMS).to_pandas()
-    kept = items[items.excluded.isna()]
-    gains = kept.logprob_m - kept.logprob_baseline
-    assert gains.mean() == pytest.approx(results.scores["by_model"]["m"]["delta_ll"])
-    assert kept.groupby("item").fold.nunique().max() == 1
-    assert len(table) == results.counts["observations_regressed"] == SUBJECTS * len(kept)
 
 
 def test_exclusions_are_counted_each_once() -> None:
@@ -286,18 +260,6 @@ def test_regressions_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(PdtoolsError, match="predictors are some of|spillover must be at least 0"):
         Regression(**wrong)
     Regression(spillover=0, folds=2, least=0.0, most=1.0)
-
-
-def test_times_that_nobody_took_are_observations_too() -> None:
-    every, rng = texts(), np.random.default_rng(6)
-    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
-    times = dataclasses.replace(times_of(every, 300 + 4 * surprisal), without_time=7)
-    counts = evaluate_reading(
-        times, [model("m", surprisal)], frequency=None, regression=Regression(**SMALL)
-    ).counts
-    assert counts["observations"] == SUBJECTS * N_TEXTS * N_WORDS + 7
-    assert counts["observations_left_out"]["no time"] == 7
-    assert counts["sentences"] == N_TEXTS * 4
 
 
 def test_names_of_models() -> None:

@@ -103,7 +103,7 @@ class Corpus:
         command = ["eval-reading", str(file), "--samples", str(SAMPLES), "--folds", str(self.folds)]
         command += ["--spillover", str(self.spillover), "--column", "surprisal=a b,b", "--quiet"]
         command += ["--min-time", str(self.least), "--max-time", str(self.most)] * self.odd_bounds
-        command += ["--edges"] * self.edges + ["--group", "group"] * self.grouped
+        command += ["--edges"] * self.edges + ["--column", "group=group"] * self.grouped
         command += [x for role, name in new.items() for x in ("--column", f"{role}={name}")]
         command += ["--column", "item=item+version"] * self.versions
         if self.gap:

@@ -150,16 +150,6 @@ def test_provo(tmp_path: Path) -> None:
     assert read_times(file, columns={"time": "IA_DWELL_TIME"}).time.tolist() == [300, 310]
 
 
-def test_other_columns_two_together(tmp_path: Path) -> None:
-    rows = ["Type item pos w who ms", "MVRR 1 1 The p 300", "NPS 1 1 A p 310"]
-    names = {"item": "Type+item", "number": "pos", "word": "w", "subject": "who", "time": "ms"}
-    times = read_times(write(tmp_path / "t", *rows), columns=names)
-    assert [text.item for text in times.texts] == ["MVRR 1", "NPS 1"]
-    quoted = [" ".join(f'"{cell}"' for cell in row.split()) for row in rows]  # as R's write.table
-    again = read_times(write(tmp_path / "q", *quoted), columns=names)
-    assert [(text.item, text.words) for text in again.texts] == [("MVRR 1", ("The",)), ("NPS 1", ("A",))]
-
-
 def test_sap(tmp_path: Path) -> None:
     rows = ["Time,MD5,Type,item,Sentence,WordPosition,EachWord,RT,CONSTRUCTION,AMBIG,ROI"]
     rows += ["1,m,NPZ_AMB,7,If%2C so.,1,If%2C,400,NPZ,Amb,NA", "1,m,NPZ_AMB,7,If%2C so.,2,so.,300,NPZ,Amb,0"]

@@ -13,8 +13,7 @@ from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 
 from pdtools.evaluation.benchmark.outcomes import Part, part_of
-from pdtools.evaluation.sg.evaluate import present
-from pdtools.evaluation.sg.suites import Condition
+from pdtools.evaluation.sg.suites import Condition, present
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
 from pdtools.search.options import SearchOptions

@@ -18,16 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.evaluate import ItemComparison
+from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.outcomes import Part, Tally, part_of
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
-from pdtools.evaluation.sg.circuits import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
-from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg, present, sg_scores
-from pdtools.evaluation.sg.items import majority, read_item_results
-from pdtools.evaluation.sg.many_runs import aggregate_items
-from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites
+from pdtools.evaluation.sg.item_results import aggregate_items, read_item_results, sg_scores
+from pdtools.evaluation.sg.record import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
+from pdtools.evaluation.sg.suites import Condition, SuiteFiles, SuiteItems, present
 from pdtools.search.scores import Unscorable
 
 
@@ -62,7 +60,7 @@ def write(path: Path, content: dict[str, Any]) -> Path:
 
 
 def test_text_and_regions(tmp_path: Path) -> None:
-    (found,) = read_suites(write(tmp_path / "toy.json", suite()))
+    (found,) = SuiteFiles(write(tmp_path / "toy.json", suite()))
     first = found.items[0].conditions[1]
     assert first.text == "The dog runs fast home ."
     assert [first.text[a:b] for a, b in first.spans] == ["The dog", "runs fast", "", "home ."]
@@ -78,9 +76,9 @@ def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
         for path in folder.iterdir():
             archive.write(path, f"deep/json/{path.name}")
         archive.writestr("__MACOSX/deep/json/._a.json", b"\x00\x05")
-    assert [s.name for s in read_suites(folder)] == ["a", "b"]
-    assert read_suites(folder) == read_suites(tmp_path / "s.zip")
-    assert read_suites(folder)[1].circuit == "Agreement"
+    assert [s.name for s in SuiteFiles(folder)] == ["a", "b"]
+    assert list(SuiteFiles(folder)) == list(SuiteFiles(tmp_path / "s.zip"))
+    assert list(SuiteFiles(folder))[1].circuit == "Agreement"
 
 
 @pytest.mark.parametrize(
@@ -112,37 +110,23 @@ def test_bad_suites_are_named(tmp_path: Path, change: Any, says: str) -> None:
     data = suite()
     change(data)
     with pytest.raises(InputError, match=r"toy\.json") as caught:
-        read_suites(write(tmp_path / "toy.json", data))
+        SuiteFiles(write(tmp_path / "toy.json", data))
     assert says in str(caught.value)
 
 
 def test_missing_and_empty_sources(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no test suites"):
-        read_suites(tmp_path)
+        SuiteFiles(tmp_path)
     for name in ("none.json", "none.zip"):
         with pytest.raises(InputError, match=r"[Nn]o such file"):
-            read_suites(tmp_path / name)
+            SuiteFiles(tmp_path / name)
     (tmp_path / "bad.zip").write_bytes(b"not a zip")
     with pytest.raises(InputError, match="damaged zip"):
-        read_suites(tmp_path / "bad.zip")
-
-
-def test_a_zip_damaged_inside_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "s.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("toy.json", json.dumps(suite()))
-    whole = path.read_bytes()
-    for damaged in (0, 45, 90):  # the member's own header, the beginning and the middle of its data
-        path.write_bytes(
-            whole[:damaged] + bytes(byte ^ 0xFF for byte in whole[damaged:][:12]) + whole[damaged + 12 :]
-        )
-        with pytest.raises(InputError, match="damaged zip archive") as caught:
-            read_suites(path)
-        assert str(caught.value).isprintable()
+        SuiteFiles(tmp_path / "bad.zip")
 
 
 def test_the_official_suites(test_data: Path) -> None:
-    suites = {s.name: s for s in read_suites(test_data / "sg" / "sg_suites.zip")}
+    suites = {s.name: s for s in SuiteFiles(test_data / "sg" / "sg_suites.zip")}
     with (test_data / "sg" / "suites.csv").open() as stream:
         expected = list(csv.DictReader(stream))
     assert len(suites) == len(expected) == 34
@@ -223,7 +207,7 @@ def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -
         ("(2;%a%) < (3;%b-1%) + (1;%b-1%)", [2, 3]),
         ("(*;%b-1%) > 1", [0, 4]),
     ):
-        items = SuiteItems(read_suites(write(tmp_path / "toy.json", suite(formula=formula))))
+        items = SuiteItems(SuiteFiles(write(tmp_path / "toy.json", suite(formula=formula))))
         assert [each.needed for each in next(iter(items)).needed.values()] == needed
 
 
@@ -240,7 +224,7 @@ def test_an_empty_sentence_has_no_words_in_any_style() -> None:
 
 
 def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
-    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), word_scorer())
+    results = evaluate_items(SuiteItems(SuiteFiles(write(tmp_path / "toy.json", suite()))), word_scorer())
     assert results.scores["by_suite"] == {"toy": 0.5}
     assert results.scores["overall"] == 0.5
     assert results.scores["sg_31"] is None
@@ -270,9 +254,9 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
 
 
 def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_path: Path) -> None:
-    suites = read_suites(write(tmp_path / "toy.json", suite()))
+    suites = list(SuiteFiles(write(tmp_path / "toy.json", suite())))
     scorer = word_scorer(eos=None, unknown=frozenset({"slept"}))
-    regions = evaluate_sg(suites, scorer).table("strings").to_pylist()
+    regions = evaluate_items(SuiteItems(suites), scorer).table("strings").to_pylist()
     assert all(row["region"] is not None for row in regions)
     without = [row for row in regions if (row["item"], row["string"]) == ("2", "a")]
     assert without
@@ -283,7 +267,7 @@ def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_pa
 
 def test_an_item_is_decided_when_its_predictions_are(word_scorer: Any, tmp_path: Path) -> None:
     """Region 2 has one word in condition a, two in b-1: surprisals differ by one nat, 1.44 bits."""
-    items = SuiteItems(read_suites(write(tmp_path / "toy.json", suite()))).written("ptb")
+    items = SuiteItems(SuiteFiles(write(tmp_path / "toy.json", suite()))).written("ptb")
     item = next(iter(items))
     comparison = ItemComparison.of(item, items)
     assert comparison.sums == "regions"
@@ -300,9 +284,9 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     files = SuiteFiles(tmp_path / "s.zip")
     assert [found.name for found in files] == ["a", "b", "c"]
     scorer = word_scorer(unknown=frozenset({"slept"}))
-    whole = evaluate_sg(files, scorer)
+    whole = evaluate_items(SuiteItems(files), scorer)
     monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 4)  # two suites, then one
-    divided = evaluate_sg(files, scorer)
+    divided = evaluate_items(SuiteItems(files), scorer)
     assert divided.scores == whole.scores
     strings = ("strings", "strings_unscorable")  # each is counted once in each block
     assert [divided.counts.pop(name) for name in strings] == [2 * whole.counts.pop(name) for name in strings]
@@ -323,7 +307,7 @@ def test_members_of_one_name_and_pipes(word_scorer: Any, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     writing = threading.Thread(target=write, args=(tmp_path / "pipe", suite()))
     writing.start()
-    results = evaluate_sg(SuiteFiles(tmp_path / "pipe"), word_scorer())
+    results = evaluate_items(SuiteItems(SuiteFiles(tmp_path / "pipe")), word_scorer())
     writing.join()
     assert results.scores["by_suite"] == {"toy": 0.5}
 
@@ -335,7 +319,7 @@ def test_a_document_that_is_no_suite_by_its_size(tmp_path: Path, monkeypatch: py
     (tmp_path / "s.json").write_text("[" + "{}," * 1000 + "{}]")
     for name in ("s.zip", "s.json"):
         with pytest.raises(InputError, match="longer than"):
-            read_suites(tmp_path / name)
+            SuiteFiles(tmp_path / name)
 
 
 def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path: Path) -> None:
@@ -345,34 +329,14 @@ def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path
     twice = suite()
     twice["predictions"] *= 2
     for name, contents in (("one", suite()), ("other", other), ("twice", twice), ("again", twice)):
-        found = evaluate_sg(read_suites(write(tmp_path / f"{name}.json", contents)), word_scorer())
+        found = evaluate_items(
+            SuiteItems(SuiteFiles(write(tmp_path / f"{name}.json", contents))), word_scorer()
+        )
         write_results(tmp_path / name, found, {})
     # Second predictions are no items that are left out.
     assert compare(each_alone([tmp_path / "twice", tmp_path / "again"])).notes == {}
     with pytest.raises(PdtoolsError, match="one and .*other: item toy 1 1 is not the same in both"):
         compare(each_alone([tmp_path / "one", tmp_path / "other"]))
-
-
-def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
-    suites = read_suites(write(tmp_path / "toy.json", suite()))
-    results = evaluate_sg(suites, word_scorer(unknown=frozenset({"slept"})))
-    assert results.table("items").column("correct").to_pylist() == [True, None]
-    assert "slept" in results.table("items").column("reason").to_pylist()[1]
-    assert results.scores["by_suite"] == {"toy": 1.0}
-    assert results.counts["items_unscorable"] == 1
-    nothing = evaluate_sg(suites, word_scorer(unknown=frozenset({"The", "A"})))
-    assert nothing.scores["by_suite"] == {"toy": None}
-    assert nothing.scores["overall"] is None
-
-
-def test_sentences_with_unknown_words_are_counted_once_each(word_scorer: Any, tmp_path: Path) -> None:
-    class Unknowing(word_scorer):  # type: ignore[misc]
-        def score(self, sentences: Any) -> Any:
-            for score in super().score(sentences):
-                yield dataclasses.replace(score, n_unknown=3 * ("slept" in score.text))
-
-    counts = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Unknowing()).counts
-    assert (counts["strings"], counts["strings_with_unknown_words"]) == (4, 1)
 
 
 def test_strings_have_lost_what_their_search_lost(word_scorer: Any, tmp_path: Path) -> None:
@@ -386,17 +350,11 @@ def test_strings_have_lost_what_their_search_lost(word_scorer: Any, tmp_path: Pa
                 )
                 yield dataclasses.replace(score, dropped=dropped)
 
-    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Losing())
+    results = evaluate_items(SuiteItems(SuiteFiles(write(tmp_path / "toy.json", suite()))), Losing())
     rows = results.table("strings").to_pylist()
     of_strings = {(row["item"], row["string"]): row["dropped"] for row in rows}
     assert of_strings == {("1", "a"): 0.25, ("1", "b-1"): 0.125, ("2", "b-1"): 0.5, ("2", "a"): None}
     assert results.counts["dropped"] == {"mean": pytest.approx(0.875 / 3), "max": 0.5}
-
-
-def test_all_regions_exclude_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
-    data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
-    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
-    assert results.scores["overall"] == 1.0
 
 
 def tallies_of(rows: list[tuple[str, str, int, bool | None]]) -> dict[str, dict[Any, Tally]]:
@@ -441,92 +399,9 @@ def test_regions_are_numbered_from_0_to_1000(tmp_path: Path) -> None:
         for condition in item["conditions"]:
             for region, number in zip(condition["regions"], (1000, 0, 2, 3), strict=True):
                 region["region_number"] = number
-    (found,) = read_suites(write(tmp_path / "toy.json", data))
+    (found,) = SuiteFiles(write(tmp_path / "toy.json", data))
     assert found.items[0].conditions[0].numbers == (0, 2, 3, 1000)
     assert found.items[0].conditions[0].regions == ("ran", "", "home .", "The dog")
-
-
-def test_each_prediction_of_each_suite_has_its_own_score() -> None:
-    rows = [
-        (suite, "other", prediction, correct)
-        for suite, predictions in {
-            "a": [(True, True), (True, False), (False, False)],
-            "b": [(False, False), (None, None)],
-            "c": [(True, False)],
-        }.items()
-        for prediction, items in enumerate(predictions, start=1)
-        for correct in items
-    ]
-    scores = sg_scores(tallies_of(rows))
-    assert scores["by_prediction"] == {"a": {"1": 1.0, "2": 0.5, "3": 0.0}, "b": {"1": 0.0, "2": None}}
-    assert scores["by_suite"] == {"a": 1.0, "b": 0.0, "c": 0.5}
-    assert scores["mean_of_items"] == 0.5
-
-
-def test_runs_of_several_models_corpora_and_seeds_by_hand(tmp_path: Path) -> None:
-    """n-grams are one run of each corpus; a pretrained model has neither corpus nor seed."""
-    right = {  # by run, the items 0 and 1 of cleft, and item 0 of mvrr
-        "ngram_small_1": ("True", "0", "1"),
-        "ngram_small_2": ("1", "FALSE", "0"),
-        "ngram_small_3": ("0", "1", "0"),
-        "ngram_large_1": ("0", "1", ""),
-        "rnn_x_small_2": ("1", "1", "1"),
-        "rnn_x_small_1": ("0", "1", "1"),
-        "gpt2-xl": ("1", "0", "1"),
-        "gpt_2": ("0", "0", "1"),
-    }
-    rows = [
-        f"{run},{suite},{item},{value},x"
-        for run, values in right.items()
-        for (suite, item), value in zip((("cleft", 1), ("cleft", 0), ("mvrr", 0)), values, strict=True)
-        if value
-    ]
-    header = "model,suite,item,correct,more"
-    (tmp_path / "items.csv").write_text("\n".join([header, *rows]) + "\n")
-    with zipfile.ZipFile(tmp_path / "items.zip", "w") as archive:
-        for name, part in (("a.csv", rows[::2]), ("b.csv", rows[1::2])):
-            archive.writestr(name, "\n".join([header, *part]) + "\n")
-    results = aggregate_items([tmp_path / "items.csv"])
-    zipped = aggregate_items([tmp_path / "items.zip"])
-    assert zipped.scores == results.scores
-    assert zipped.table("items").equals(results.table("items"))
-    wanted = {  # cleft, mvrr
-        ("gpt2-xl", "", ""): (0.5, 1.0),
-        ("gpt_2", "", ""): (0.0, 1.0),
-        ("ngram", "large", "majority1"): (0.5, None),
-        ("ngram", "small", "majority3"): (0.5, 0.0),
-        ("rnn_x", "small", "1"): (0.5, 1.0),
-        ("rnn_x", "small", "2"): (1.0, 1.0),
-        ("rnn_x", "small", "mean"): (0.75, 1.0),
-    }
-    runs = {(run["model"], run["corpus"], run["seed"]): run for run in results.scores["runs"]}
-    assert list(runs) == list(wanted)  # the mean behind all others
-    for name, (cleft, mvrr) in wanted.items():
-        by_suite = {"cleft": cleft} | ({} if mvrr is None else {"mvrr": mvrr})
-        assert runs[name]["by_suite"] == by_suite
-        assert runs[name]["overall"] == sum(by_suite.values()) / len(by_suite)
-    assert results.counts == {"runs_read": 8, "runs": 6, "items": 17, "items_missing": {"ngram_large_1": 1}}
-    items = results.table("items").to_pylist()
-    assert [tuple(row[name] for name in ("model", "corpus", "seed", "suite", "item")) for row in items] == [
-        (*name, suite, item)
-        for name in list(wanted)[:6]
-        for suite, item in (("cleft", 0), ("cleft", 1), ("mvrr", 0))
-        if suite == "cleft" or name[1] != "large"
-    ]
-    assert [row["correct"] for row in items if row["model"] == "gpt2-xl"] == [False, True, True]
-    assert {row["suite"]: row["circuit"] for row in items} == {
-        suite: circuit
-        for circuit, suites in CIRCUITS.items()
-        for suite in suites
-        if suite in ("cleft", "mvrr")
-    }
-    scores = results.table("scores").to_pylist()
-    assert results.table("scores").column_names == ["model", "corpus", "seed", "level", "name", "score"]
-    for name, run in runs.items():
-        own = [row for row in scores if (row["model"], row["corpus"], row["seed"]) == name]
-        assert {row["name"]: row["score"] for row in own if row["level"] == "suite"} == run["by_suite"]
-        assert {row["name"]: row["score"] for row in own if row["level"] == "circuit"} == run["by_circuit"]
-        assert [row["score"] for row in own if row["level"] == "overall"] == [run["overall"]]
 
 
 def test_a_mean_over_seeds_is_of_what_all_of_them_have(tmp_path: Path) -> None:
@@ -537,19 +412,13 @@ def test_a_mean_over_seeds_is_of_what_all_of_them_have(tmp_path: Path) -> None:
         assert (mean["seed"], mean["by_suite"]) == ("mean", {"cleft": 0.5, "mvrr": None})
 
 
-def test_a_majority_is_more_than_half() -> None:
-    key = ("cleft", 0)
-    assert majority([{key: True}, {key: False}]) == {key: False}
-    assert majority([{key: True}, {key: False}, {key: True}]) == {key: True}
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("model,suite,item\na,b,1\n", "no column correct"),
         ("model,suite,item,correct\na,b,1,maybe\n", "truth value"),
         ("model,suite,item,correct\na,b,x,True\n", "no number"),
-        ("model,suite,item,correct\na,b,1\n", "truth value"),
+        ("model,suite,item,correct\na,b,1\n", "3 columns, the header has 4"),
         ("model,suite,item,correct\na,b,1234567890,True\n", "no number"),
         ("model,suite,item,correct\na,b,1,True\na,b,1,True\n", "second result"),
         pytest.param(f"model,suite,item,correct\n{'a' * 200_000},b,1,True\n", "not CSV", id="a long cell"),

@@ -390,9 +390,9 @@ def test_as_many_arcs_as_a_word_may_have() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"best_counts": -1}, "best_counts and scorer_width must be 0 or more"),
-        ({"scorer_width": -1}, "best_counts and scorer_width must be 0 or more"),
-        ({"feature_width": 0}, "feature_width at least 1"),
+        ({"best_counts": -1}, "best_counts must be at least 0"),
+        ({"scorer_width": -1}, "scorer_width must be at least 0"),
+        ({"feature_width": 0}, "feature_width must be at least 1"),
         ({"counts": "legal"}, "counts must be one of masked, all, not 'legal'"),
         ({"arcs": "sets"}, "arcs must be one of released, set, not 'sets'"),
         ({"positions": "rotary"}, "rotary positions do not go with features of graphs"),

@@ -26,7 +26,6 @@ from pdtools.models.base import TokenParts
 from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.transition_derivations import TransitionKind
-from pdtools.models.kernels import grammar_attention
 from pdtools.models.kernels.grammar_attention import NEAREST
 from pdtools.search.sampling import sample
 from pdtools.trees import Graph
@@ -111,37 +110,6 @@ def test_what_positions_see_and_how_far_it_is() -> None:
             for i, each in enumerate(row):
                 keys = torch.nonzero(seen[b, i])[:, 0].tolist()
                 assert {j: int(distances[b, i, j]) + NEAREST for j in keys} == each.sees
-
-
-def test_in_c_and_by_torch_gradients_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = arc_model(continuing=1, tie_embeddings=False, output_bias=True)
-    rows = [
-        row for ids in ([1, 4, 5, 3, 5, 2], [1, 5, 2], [1, 4, 3, 5, 2]) for row in rows_of(model, ids)[1][:3]
-    ]
-    batch = model.pack(rows)
-    found = []
-    calls: list[object] = []
-    apply = grammar_attention.NativeGrammarAttention.apply
-
-    def counted(*given: Any) -> Any:
-        calls.append(given)
-        return apply(*given)
-
-    monkeypatch.setattr(grammar_attention.NativeGrammarAttention, "apply", counted)
-    for by_torch in (False, True):
-        if by_torch:
-            if not calls:
-                pytest.skip("no compiler")
-            monkeypatch.setattr(grammar_attention, "native_takes", lambda *_: False)
-            calls.clear()
-        model.zero_grad()
-        parts = model.loss(batch)
-        sum(parts.sums.values()).backward()
-        found.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
-    assert not calls
-    for name, gradient in found[0].items():
-        torch.testing.assert_close(gradient, found[1][name], atol=1e-4, rtol=1e-4)
-        assert gradient.abs().sum() > 0, name
 
 
 def test_padding_and_neighbours_change_nothing() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,9 @@ from torch import Tensor, nn
 import pdtools.models.kernels.decoding as module
 from pdtools.models.grammar.state import StepCache
 from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
-from pdtools.models.kernels.native import COMPILERS, native_library
+from pdtools.models.kernels.native import COMPILERS
 from pdtools.models.kernels.terms import Terms
-from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.cache import Cache, Past
 from pdtools.models.transformer.positions import TiltedLinearPositions
 from pdtools.models.transformer.score_terms import (
@@ -237,8 +235,14 @@ def test_scores_that_are_large_and_what_is_not_a_number() -> None:
 
 
 @pytest.mark.usefixtures("compiler")
-def test_depths_that_are_not_in_the_table() -> None:
+def test_depths_and_distances_that_are_not_in_a_table() -> None:
     q, values, entries, terms = random_step(torch.float32)
+    for distance in (-1, 64):
+        apart = torch.zeros(ROWS, 1, entries.shape[1], dtype=torch.int16)
+        apart[-1, 0, -1] = distance
+        far = terms._replace(distance=torch.zeros(HEADS, 64, D_HEAD), apart=apart)
+        with pytest.raises(IndexError, match="not in a table of 64 rows"):
+            attend_to_entries(q, values, entries, far)
     terms.tape[1, 0, 3] = DEPTHS
     with pytest.raises(IndexError, match="a depth of 4 is not in a table of 4 rows"):
         attend_to_entries(q, values, entries, terms)
@@ -294,6 +298,7 @@ def test_what_models_of_actions_see(
     cases: list[tuple[list[Callable[[], ScoreTerm]], ScoreInputs]] = [
         ([], inputs),
         ([lambda: LinearPositions(HEADS)], inputs),
+        ([lambda: RelativePositions(D, HEADS)], inputs),  # as a PLM's
     ]
     if heads == 1:
         apart = torch.randint(64, (ROWS, 1, 1, n), dtype=torch.int16)
@@ -302,17 +307,6 @@ def test_what_models_of_actions_see(
         layer = layer_of(terms, dtype)
         layer.output = nn.Identity()
         assert_same(*both_ways(monkeypatch, lambda: layer(x, given, cache)), dtype)  # noqa: B023
-
-
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("distance", [-1, 64])
-def test_distances_without_a_vector_are_refused(distance: int) -> None:
-    q, values, entries, terms = random_step(torch.float32)
-    apart = torch.zeros(ROWS, 1, entries.shape[1], dtype=torch.int16)
-    apart[-1, 0, -1] = distance
-    terms = terms._replace(distance=torch.zeros(HEADS, 64, D_HEAD), apart=apart)
-    with pytest.raises(IndexError, match="not in a table of 64 rows"):
-        attend_to_entries(q, values, entries, terms)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -327,49 +321,3 @@ def test_a_beam_search_finds_the_same(stack_distances: bool, monkeypatch: pytest
         ),
     )
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)
-
-
-@pytest.fixture
-def fresh_library() -> Iterator[None]:
-    """Everything is compiled and tried anew, before and after."""
-
-    def forget() -> None:
-        native_library.cache_clear()
-        module._works.cache_clear()
-
-    forget()
-    yield
-    forget()
-
-
-@pytest.mark.linux
-@pytest.mark.usefixtures("fresh_library")
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "s/scores\\[j\\] -= slope/scores[j] += slope/",
-        "s/c < d; c++) {/c < d - 1; c++) {/",
-        "s/: key) \\* d;/: 0) * d;/",
-        "s/exp((double)before - now)/1/",
-    ],
-)
-def test_a_compiler_that_makes_mistakes_is_not_used(
-    mistake: str, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    wrong = tmp_path / "cc"
-    change = f'sed "{mistake}" decoding.c >wrong.c; mv wrong.c decoding.c'
-    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
-    wrong.chmod(0o755)
-    native_library.cache_clear()
-    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
-    with pytest.warns(UserWarning, match=r"decoding is not computed in C \(.* other numbers\)") as caught:
-        assert [module.decodes_in_c(torch.zeros(1)) for _ in range(3)] == [False] * 3
-    assert len(caught) == 1
-
-
-@pytest.mark.usefixtures("fresh_library")
-def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert not module.decodes_in_c(torch.zeros(1))

@@ -94,40 +94,62 @@ def with_gradients(mixed: Tensor, inputs: list[Tensor], grad: Tensor) -> list[Te
     return [t.float() for t in (mixed, *gradients)]
 
 
+ON_A_GPU = pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no bfloat16")
+
+
 @runs_kernels
 @pytest.mark.parametrize(
-    ("n", "d_head", "dtype", "like_a_layer", "tolerance"),
+    ("terms", "n", "d_head", "dtype", "tolerance"),
     [
-        (1, 16, torch.float32, True, 2e-6),
-        (31, 32, torch.float32, True, 2e-6),
-        (65, 64, torch.float32, True, 5e-6),
-        (70, 128, torch.float32, True, 1e-5),
-        (33, 16, torch.float32, False, 2e-6),
-        (64, 32, torch.float16, True, 4e-3),
-        (97, 64, torch.float16, True, 4e-3),
-        pytest.param(
-            *(130, 128, torch.bfloat16, True, 6e-2),
-            marks=pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no bfloat16"),
-        ),
+        ("depths", 1, 16, torch.float32, 2e-6),
+        ("depths", 31, 32, torch.float32, 2e-6),
+        ("depths", 65, 64, torch.float32, 5e-6),
+        ("depths", 70, 128, torch.float32, 1e-5),
+        ("depths, not like a layer", 33, 16, torch.float32, 2e-6),
+        ("depths", 64, 32, torch.float16, 4e-3),
+        ("depths", 97, 64, torch.float16, 4e-3),
+        pytest.param("depths", 130, 128, torch.bfloat16, 6e-2, marks=ON_A_GPU),
+        ("slopes", 1, 16, torch.float32, 2e-6),
+        ("slopes", 70, 32, torch.float32, 1e-5),
+        ("depths, slopes", 97, 64, torch.float16, 4e-3),
+        ("distances", 1, 16, torch.float32, 2e-6),
+        ("depths, distances", 33, 64, torch.float32, 5e-6),
+        ("distances", 70, 128, torch.float32, 1e-5),
+        ("depths, distances", 97, 64, torch.float16, 4e-3),
+        pytest.param("depths, distances", 130, 64, torch.bfloat16, 6e-2, marks=ON_A_GPU),
     ],
 )
 def test_kernels_equal_figure_7(
-    n: int, d_head: int, dtype: torch.dtype, like_a_layer: bool, tolerance: float
+    terms: str, n: int, d_head: int, dtype: torch.dtype, tolerance: float
 ) -> None:
     from pdtools.models.kernels.fused_attention import fused_attention
 
     torch.manual_seed(n)
-    inputs, tape = random_inputs(n, d_head, dtype, like_a_layer), random_tape(n, sentences(n, d_head))
-    grad = torch.randn(*inputs[0].shape, device=DEVICE)
-    ours = with_gradients(fused_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
-    again = ours
-    if n < 64 or HAS_GPU:  # in the interpreter programs run one after another
-        again = with_gradients(fused_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
-    precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    for one, same, other in zip(
-        ours, again, with_gradients(plain(*precise, tape, None), precise, grad.double()), strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
+    q, k, v, by_depth = random_inputs(n, d_head, dtype, "not like a layer" not in terms)
+    made = {"dtype": dtype, "device": DEVICE, "requires_grad": True}
+    inputs, tape = {"q": q, "k": k, "v": v}, random_tape(n, len(q))
+    if "depths" in terms:
+        inputs["by_depth"] = by_depth
+    if "distances" in terms:
+        inputs |= {"p": torch.randn(*q.shape, **made), "r": torch.randn(HEADS, n, d_head, **made)}
+    slopes = torch.tensor([0.3, 0.02], device=DEVICE) if "slopes" in terms else None
+    grad = torch.randn(*q.shape, device=DEVICE)
+
+    def ours() -> list[Tensor]:
+        given = {"by_depth": None, "tape": tape.to(torch.uint8) if "depths" in terms else None} | inputs
+        return with_gradients(fused_attention(**given, slopes=slopes), [*inputs.values()], grad)
+
+    found = ours()
+    again = ours() if n < 64 or HAS_GPU else found  # in the interpreter programs run one after another
+    precise = {name: tensor.detach().double().requires_grad_() for name, tensor in inputs.items()}
+    theirs = plain(
+        **{"by_depth": None} | precise, tape=tape, slopes=None if slopes is None else slopes.double()
+    )
+    wanted = with_gradients(theirs, [*precise.values()], grad.double())
+    for one, same, other in zip(found, again, wanted, strict=True):
+        torch.testing.assert_close(
+            one, other, atol=tolerance * max(1, float(other.detach().abs().max())), rtol=0
+        )
         assert torch.equal(one, same)
 
 
@@ -136,65 +158,6 @@ def test_kernels_equal_figure_7(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, *([torch.bfloat16] if HAS_GPU else [])])
 def test_they_pass_the_test_before_they_are_used(dtype: torch.dtype, has_distances: bool) -> None:
     assert kernels_work(torch.device(DEVICE), dtype, 32, has_distances)
-
-
-@runs_kernels
-@pytest.mark.parametrize("has_depths", [False, True])
-@pytest.mark.parametrize(
-    ("n", "d_head", "dtype", "tolerance"),
-    [(1, 16, torch.float32, 2e-6), (70, 32, torch.float32, 1e-5), (97, 64, torch.float16, 4e-3)],
-)
-def test_alibi(n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_depths: bool) -> None:
-    from pdtools.models.kernels.fused_attention import fused_attention
-
-    torch.manual_seed(n)
-    inputs, tape = random_inputs(n, d_head, dtype, True), random_tape(n, sentences(n, d_head))
-    if not has_depths:
-        inputs.pop()
-    slopes = torch.tensor([0.3, 0.02], device=DEVICE)
-    depths = (inputs[3], tape.to(torch.uint8)) if has_depths else (None, None)
-    grad = torch.randn(*inputs[0].shape, device=DEVICE)
-    ours = with_gradients(fused_attention(*inputs[:3], *depths, slopes), inputs, grad)
-    precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    by_depth = precise[3] if has_depths else None
-    theirs = plain(*precise[:3], by_depth, tape, slopes=slopes.double())
-    for one, other in zip(ours, with_gradients(theirs, precise, grad.double()), strict=True):
-        torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
-
-
-@runs_kernels
-@pytest.mark.parametrize("has_depths", [False, True])
-@pytest.mark.parametrize(
-    ("n", "d_head", "dtype", "tolerance"),
-    [
-        (1, 16, torch.float32, 2e-6),
-        (33, 64, torch.float32, 5e-6),
-        (70, 128, torch.float32, 1e-5),
-        (97, 64, torch.float16, 4e-3),
-        pytest.param(
-            *(130, 64, torch.bfloat16, 6e-2),
-            marks=pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no bfloat16"),
-        ),
-    ],
-)
-def test_relative_positions(
-    n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_depths: bool
-) -> None:
-    from pdtools.models.kernels.fused_attention import fused_attention
-
-    torch.manual_seed(n)
-    q, k, v, by_depth = random_inputs(n, d_head, dtype, True)
-    made = {"dtype": dtype, "device": DEVICE, "requires_grad": True}
-    p, r = torch.randn(*q.shape, **made), torch.randn(HEADS, n, d_head, **made)
-    inputs, tape = [q, k, v, p, r, *([by_depth] if has_depths else [])], random_tape(n, len(q))
-    depths = (by_depth, tape.to(torch.uint8)) if has_depths else (None, None)
-    grad = torch.randn(*q.shape, device=DEVICE)
-    ours = with_gradients(fused_attention(q, k, v, *depths, p=p, r=r), inputs, grad)
-    precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    by_depth = precise[5] if has_depths else None
-    theirs = plain(*precise[:3], by_depth, tape, p=precise[3], r=precise[4])
-    for one, other in zip(ours, with_gradients(theirs, precise, grad.double()), strict=True):
-        torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
 
 
 @runs_kernels
@@ -335,11 +298,11 @@ def test_kernels_compile_for_a_gpu(kernel: str, terms: tuple[str, ...]) -> None:
     """To the machine code of an H100, with registers and shared memory as its assembler counts them."""
     from triton.backends.compiler import GPUTarget
 
-    from pdtools.models.kernels import fused_attention, fused_kernels
+    from pdtools.models.kernels import fused_attention
 
     if kernel == "distances_kernel" and "r" not in terms:
         pytest.skip("no distances")
-    function = getattr(fused_kernels, kernel)
+    function = getattr(fused_attention, kernel)
     d_head = 128
     options = fused_attention._block(torch.empty(1, 1, 1, d_head, dtype=torch.bfloat16), "r" in terms)
     constants = {"D_HEAD": d_head, "dropout": 0.0, "seed": None}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +17,6 @@ from visibility_oracle import Tree, grammar_batch, trees
 import pdtools.models.kernels.block_attention as blocks
 import pdtools.models.kernels.grammar_attention as module
 from pdtools.models.kernels.grammar_attention import DISTANCES, Visible, grammar_attention, visible_keys
-from pdtools.models.kernels.native import COMPILERS, native_library
 
 HEADS = 3
 EXAMPLE: Tree = [["the", "hungry", "cat"], ["meows"]]
@@ -45,7 +42,7 @@ class Layer:
     def ours(self, dropout: float = 0.0) -> Tensor:
         q, k, v = self.qkv.permute(2, 0, 3, 1, 4)
         return grammar_attention(
-            q, k, v, self.visible, self.distance, self.content_bias, self.position_bias, dropout
+            q, k, v, self.visible, (self.distance, self.content_bias, self.position_bias), dropout
         )
 
     def dense(self, factors: Tensor | float = 1.0) -> Tensor:
@@ -73,7 +70,7 @@ def computed(how: str, cells: int = 1 << 17) -> Iterator[None]:
         patch.setattr(blocks, "BLOCK_CELLS", cells)
         if how == "by torch":
             patch.setattr(module, "native_takes", lambda *_: False)
-        elif module.library_for(torch.float64) is None:
+        elif module.IN_C.library(torch.float64) is None:
             pytest.skip("no C compiler")
         else:
             assert module._native_works(torch.float64)
@@ -169,7 +166,7 @@ def test_no_sentences() -> None:
     visible = visible_keys(nothing, nothing.bool(), nothing)
     q = torch.zeros(0, HEADS, 5, 8, requires_grad=True)
     r, u = torch.zeros(HEADS, DISTANCES, 8), torch.zeros(HEADS, 1, 8)
-    mixed = grammar_attention(q, q, q, visible, r, u, u)
+    mixed = grammar_attention(q, q, q, visible, (r, u, u))
     assert mixed.shape == q.shape
     mixed.sum().backward()
 
@@ -208,53 +205,9 @@ def test_heads_and_sentences_are_divided_among_threads(
             torch.testing.assert_close(one, other)
 
 
-@pytest.fixture
-def fresh_library() -> Iterator[None]:
-    """Everything is compiled and tried anew, before and after."""
-
-    def forget() -> None:
-        native_library.cache_clear()
-        module._native_works.cache_clear()
-
-    forget()
-    yield
-    forget()
-
-
 @pytest.mark.usefixtures("fresh_library")
 def test_scoring_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer([EXAMPLE], 8, torch.float32)
-    monkeypatch.setattr(module, "library_for", lambda dtype: pytest.fail("asked for"))
+    monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))
     with torch.no_grad():
         torch.testing.assert_close(layer.ours(), layer.dense())
-
-
-@pytest.mark.usefixtures("fresh_library")
-def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    check(Layer([EXAMPLE], 8, torch.float64))
-
-
-@pytest.mark.usefixtures("fresh_library")
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "s/ - mean \\* weights/ + mean * weights/",
-        "s/sum_r + r) += score/sum_r + r) -= score/",
-        "s/factors\\[cell\\] \\*= weights/factors[cell] = weights/",
-    ],
-)
-def test_a_compiler_that_makes_mistakes_is_not_used(
-    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
-        pytest.skip("no C compiler")
-    wrong = tmp_path / "cc"
-    change = f'sed "{mistake}" grammar_attention.c >wrong.c; mv wrong.c grammar_attention.c'
-    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
-    wrong.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
-    with pytest.warns(UserWarning, match="attention to constituents is not computed in C"):
-        check(Layer([EXAMPLE], 8, torch.float64))
-    assert module.library_for(torch.float64) is not None

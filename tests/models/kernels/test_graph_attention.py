@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pdtools.models.dependency.score_terms import GraphScores
+from pdtools.models.dependency.model import GraphScores
 from pdtools.models.dependency.scorer import VALUES
-from pdtools.models.kernels.native_block_attention import library_for
+from pdtools.models.kernels.block_attention import IN_C
 from pdtools.models.transformer.backends import BY_TORCH, AttentionWork, backend_of
 from pdtools.models.transformer.score_terms import RelativePositions, ScoreInputs
 
@@ -38,7 +38,7 @@ def test_in_c_it_is_what_the_formula_gives(dtype: torch.dtype) -> None:
     key_map = torch.randn(d_model, d_model, dtype=dtype, requires_grad=True)
     work = AttentionWork(q, k, v, [positions, graph], key_map, inputs)
     backend = backend_of(work)
-    if library_for(dtype) is None:
+    if IN_C.library(dtype) is None:
         pytest.skip("no C compiler")
     assert backend.name == "C"
     learned = [q, k, v, key_map, tables.weight, *positions.parameters(), *graph.parameters()]

@@ -17,7 +17,7 @@ import pytest
 
 from pdtools.files import kept
 from pdtools.models.kernels import native
-from pdtools.models.kernels.processor import processor
+from pdtools.models.kernels.native import processor
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, native.COMPILERS)) or processor() is None,

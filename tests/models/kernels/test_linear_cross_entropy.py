@@ -12,7 +12,6 @@ from torch import Tensor
 from toy_grammar_lm import enumerate_derivations
 
 import pdtools.models.kernels.linear_cross_entropy as module
-import pdtools.models.kernels.native_cross_entropy as native
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 
@@ -100,7 +99,7 @@ def test_with_a_compiler_and_without_it_is_that_of_all_logits(
     monkeypatch: pytest.MonkeyPatch, in_c: bool
 ) -> None:
     """Logits that are far apart, of more classes than are summed up at a time; a target that is ruled out."""
-    if in_c and native._library() is None:
+    if in_c and module._library() is None:
         pytest.skip("no C compiler")
     assert not in_c or module.native_takes(torch.empty(1, 1))
     monkeypatch.setattr(module, "native_takes", lambda logits: in_c)
@@ -120,17 +119,17 @@ def test_with_a_compiler_and_without_it_is_that_of_all_logits(
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, check_dtype=False)
 
 
-@pytest.mark.skipif(native._library() is None, reason="no C compiler")
+@pytest.mark.skipif(module._library() is None, reason="no C compiler")
 @pytest.mark.parametrize("classes", [30, 2500])
 def test_threads_divide_the_rows_in_c(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = torch.Generator().manual_seed(1)
     logits, targets = 4 * torch.randn(7, classes, generator=random), torch.arange(7)
     logits[:, 3] = -torch.inf  # a class that is ruled out, which is one row's target
     alone, together = logits.clone(), logits.clone()
-    nll = native.native_cross_entropy(alone, targets)
-    monkeypatch.setattr(native, "_WORTH_A_THREAD", 1)
+    nll = module.native_cross_entropy(alone, targets)
+    monkeypatch.setattr(module, "_WORTH_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert torch.equal(native.native_cross_entropy(together, targets), nll)
+    assert torch.equal(module.native_cross_entropy(together, targets), nll)
     assert torch.equal(together, alone)
 
 

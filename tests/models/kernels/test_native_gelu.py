@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pdtools.models.kernels.native_gelu as module
-from pdtools.models.kernels.native import native_library
 from pdtools.models.kernels.native_gelu import Gelu
 
 needs_compiler = pytest.mark.skipif(module._library() is None, reason="no C compiler")
@@ -80,26 +77,3 @@ def test_what_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(Gelu()(x.to(dtype)), plain(x.to(dtype)))
     monkeypatch.setattr(module, "_works", lambda: False)
     assert torch.equal(Gelu()(x), plain(x))
-
-
-@needs_compiler
-@pytest.mark.parametrize("mistake", ["s/(A + B \\*/(A - B */", "s/= grad.i. \\*/=/", "s/3 \\* B/B/"])
-def test_a_compiler_that_makes_mistakes_is_not_used(
-    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler, wrong = shutil.which("cc") or shutil.which("gcc"), tmp_path / "cc"
-    change = f'sed "{mistake}" gelu.c >wrong.c; mv wrong.c gelu.c'
-    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@" -O0\n')
-    wrong.chmod(0o755)
-    x = torch.linspace(-5, 5, 99)
-    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
-    for cached in (native_library, module._works):
-        cached.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="GELU is not computed in C"):
-            found = Gelu()(x)
-    finally:
-        monkeypatch.undo()
-        for cached in (native_library, module._works):
-            cached.cache_clear()
-    assert torch.equal(found, plain(x))

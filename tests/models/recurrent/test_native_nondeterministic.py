@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from compilers import another_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from pdtools.models import RecurrentConfig, RecurrentLM, collate
-from pdtools.models.kernels.native import native_library
 from pdtools.models.recurrent import native_recurrence, recurrence
-from pdtools.models.recurrent.stacks import NondeterministicStack, native_nondeterministic
+from pdtools.models.recurrent.stacks import NondeterministicStack
 from pdtools.models.recurrent.stacks import nondeterministic as module
-from pdtools.models.recurrent.stacks.native_nondeterministic import NativeNondeterministicRun, stack_library
+from pdtools.models.recurrent.stacks.nondeterministic import NativeNondeterministicRun, stack_library
 from pdtools.models.recurrent.stacks.nondeterministic_run import NondeterministicRun, TorchNondeterministicRun
 
 needs_compiler = pytest.mark.skipif(stack_library() is None, reason="no C compiler")
@@ -42,7 +40,7 @@ def done(
         for step in part:
             found += [run.step(step).clone(), run.total.clone(), run.log_factor.clone()]
         carried = run.carried()
-        found += [each.clone() for each in carried.tensors().values()]
+        found += [each.clone() for each in carried.values()]
         run.prepare_backward()
         weights = torch.randn(
             part.shape[0], part.shape[1], stack.reading_size, generator=generator(), dtype=part.dtype
@@ -122,33 +120,9 @@ def test_rows_are_divided_among_threads(
     chunks = 2 if window else 1
     alone = done(NativeNondeterministicRun, stack, actions, chunks)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr(native_nondeterministic, "PRODUCTS_OF_A_THREAD", 1)
+    monkeypatch.setattr(module, "PRODUCTS_OF_A_THREAD", 1)
     for one, other in zip(done(NativeNondeterministicRun, stack, actions, chunks), alone, strict=True):
         assert torch.equal(one, other)
-
-
-@pytest.fixture
-def fresh_library() -> Iterator[None]:
-    def forget() -> None:
-        native_library.cache_clear()
-        module._native_works.cache_clear()
-        recurrence._native_works.cache_clear()
-
-    forget()
-    yield
-    forget()
-
-
-def mistaken_compiler(mistake: str, folder: Path, *options: str) -> Callable[[str], str]:
-    """What finds a C compiler that changes the source as ``sed`` is told to; last of all, its options."""
-    wrong = folder / "cc"
-    wrong.write_text(
-        "#!/bin/sh\nset -e\n"
-        f'sed "{mistake}" nondeterministic_stack.c >wrong.c\n'
-        f'mv wrong.c nondeterministic_stack.c\nexec {shutil.which("cc")} "$@" {" ".join(options)}\n'
-    )
-    wrong.chmod(0o755)
-    return lambda name: str(wrong)
 
 
 def kind_of_run() -> type[NondeterministicRun]:
@@ -156,7 +130,6 @@ def kind_of_run() -> type[NondeterministicRun]:
 
 
 @needs_compiler
-@pytest.mark.usefixtures("fresh_library")
 def test_on_cpus_it_is_used() -> None:
     assert kind_of_run() is NativeNondeterministicRun
     with torch.device("meta"):
@@ -164,34 +137,6 @@ def test_on_cpus_it_is_used() -> None:
     with torch.inference_mode():
         module._native_works.cache_clear()
         assert kind_of_run() is NativeNondeterministicRun
-
-
-@pytest.mark.usefixtures("fresh_library")
-def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert kind_of_run() is TorchNondeterministicRun
-
-
-@needs_compiler
-@pytest.mark.usefixtures("fresh_library")
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "s/sum += factor/sum -= factor/",
-        "s/d_logits\\[kind\\] -= /d_logits[kind] += /",
-        "s/weight = alpha\\[from\\] \\*/weight =/",
-        "s/later = a->later - (t + 2)/later = 0/",
-    ],
-)
-def test_a_compiler_that_makes_mistakes_is_not_used(
-    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path, "-O0"))  # compiled sooner
-    with pytest.warns(UserWarning, match="stacks are not computed in C") as caught:
-        kinds = [kind_of_run() for _ in range(3)]
-    assert len(caught) == 1
-    assert stack_library() is not None
-    assert kinds == 3 * [TorchNondeterministicRun]
 
 
 # --- whole sequences ----------------------------------------------------------------------------------
@@ -365,14 +310,13 @@ def test_nothing_depends_on_what_was_in_memory(monkeypatch: pytest.MonkeyPatch) 
 
 @needs_compiler
 @pytest.mark.parametrize("lanes", [2, 4, 8])
-@pytest.mark.usefixtures("fresh_library")
-def test_vectors_of_other_processors(lanes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_vectors_of_other_processors(lanes: int, tmp_path: Path) -> None:
     wanted = sequence_and_gradients(False, stack_of(2, 3), 2, 15)
-    native_library.cache_clear()
     change = f"s/^#define LANES .*/#define LANES {lanes}/"
-    monkeypatch.setattr(shutil, "which", mistaken_compiler(change, tmp_path))
-    assert module._native_works()
-    for one, other in zip(sequence_and_gradients(True, stack_of(2, 3), 2, 15), wanted, strict=True):
+    with another_compiler(tmp_path, "nondeterministic_stack.c", change):
+        assert module._native_works()
+        found = sequence_and_gradients(True, stack_of(2, 3), 2, 15)
+    for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
 
 
@@ -474,24 +418,3 @@ def test_long_texts_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     with torch.no_grad():
         RecurrentLM(config).loss(batch)
     assert len(parts) == 1
-
-
-@needs_compiler
-@pytest.mark.usefixtures("fresh_library")
-@pytest.mark.parametrize(
-    "mistake",
-    [
-        "s/gates\\[2 \\* h + j\\] \\* tanh/gates[h + j] * tanh/",
-        "s/d_memory\\[j\\] = d_cell \\* forget/d_memory[j] = 0/",
-        "s/next = t - 1/next = 0/",
-    ],
-)
-def test_sequences_by_a_compiler_that_makes_mistakes_are_not_used(
-    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path, "-O0"))  # compiled sooner
-    with pytest.warns(UserWarning, match="recurrent models are not computed in C") as caught:
-        found = [recurrence._native_works() for _ in range(3)]
-    assert len(caught) == 1
-    assert not any(found)
-    assert stack_library() is not None

@@ -290,7 +290,7 @@ def test_initial_actions_of_vector_stacks(stack: dict[str, Any], limits: list[tu
     [
         ({"stack": "heap"}, "stack must be one of none"),
         ({"hidden_size": 0}, "hidden_size must be at least 1"),
-        ({"stack_window": -1}, "stack_window must be 0 or more"),
+        ({"stack_window": -1}, "stack_window must be at least 0"),
         ({"eos_id": 10_000}, "below vocab_size"),
     ],
 )

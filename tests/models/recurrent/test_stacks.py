@@ -20,7 +20,7 @@ from pdtools.models.recurrent.stacks import (
     SuperpositionStack,
 )
 from pdtools.models.recurrent.stacks import nondeterministic as module
-from pdtools.models.recurrent.stacks.native_nondeterministic import stack_library
+from pdtools.models.recurrent.stacks.nondeterministic import stack_library
 from pdtools.models.recurrent.stacks.viterbi import heaviest_run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -210,7 +210,6 @@ def test_a_run_in_chunks_is_one_run(name: str) -> None:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", STACKS)
 def test_what_is_carried_on_is_read_before_the_first_step(name: str) -> None:
     stack = STACKS[name]
@@ -223,7 +222,7 @@ def test_what_is_carried_on_is_read_before_the_first_step(name: str) -> None:
     torch.testing.assert_close(following.reading, run.reading)
 
 
-def test_a_carry_is_as_long_as_the_window_and_survives_saving() -> None:
+def test_a_carry_is_as_long_as_the_window() -> None:
     stack = nondeterministic(2, 2, window=4)
     actions = torch.randn(20, 2, stack.action_size)
     run = stack.start(2, 15, actions, keep=False)
@@ -231,9 +230,8 @@ def test_a_carry_is_as_long_as_the_window_and_survives_saving() -> None:
         run.step(step)
     carried = run.carried()
     assert carried is not None
-    tensors = carried.tensors()
-    assert tensors["columns"].shape == (2 * 2, 4 * 2, 4 * 4)
-    again = stack.start(2, 5, actions, keep=False, carried=stack.carry_of(tensors))
+    assert carried["columns"].shape == (2 * 2, 4 * 2, 4 * 4)
+    again = stack.start(2, 5, actions, keep=False, carried=carried)
     torch.testing.assert_close(
         torch.stack([again.step(step) for step in actions[15:]]), readings(stack, actions)[16:]
     )

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from pdtools.models import collate, tape_from_attachments
 from pdtools.models.kernels import fused_works
-from pdtools.models.kernels.block_attention import attention_in_blocks
+from pdtools.models.kernels.block_attention import IN_C, attention_in_blocks, native_block_attention
 from pdtools.models.kernels.grammar_attention import grammar_attention, visible_keys
-from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
 from pdtools.models.kernels.terms import FORMS, Terms
 from pdtools.models.transformer.backends import AttentionWork, attend, backend_of
 from pdtools.models.transformer.model import TransformerLM
@@ -99,7 +98,7 @@ def mixed_with_gradients(work: AttentionWork, mixed: Tensor) -> list[Tensor]:
     ],
 )
 def test_which_backend_takes_what(kind: str, more: dict[str, Any], expected: str) -> None:
-    if library_for(torch.float32) is None:
+    if IN_C.library(torch.float32) is None:
         pytest.skip("no C compiler")
     work = work_of(kind, **more)
     assert backend_of(work).name == expected
@@ -141,7 +140,7 @@ def test_terms_give_what_they_say(kind: str) -> None:
 def test_a_backend_computes_what_its_kernel_does(
     kind: str, dropout: float, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how == "C" and library_for(torch.float32) is None:
+    if how == "C" and IN_C.library(torch.float32) is None:
         pytest.skip("no C compiler")
     if how != "C":
         monkeypatch.setattr("pdtools.models.kernels.block_attention.native_takes", lambda *_: False)
@@ -182,7 +181,7 @@ def test_keys_on_the_stack(dropout: float) -> None:
     visible = work.inputs.on_stack
     assert visible is not None
     learned = term.vectors(20), term.content_bias, term.position_bias
-    mixed = grammar_attention(work.q, work.k, work.v, visible, *learned, dropout)
+    mixed = grammar_attention(work.q, work.k, work.v, visible, learned, dropout)
     for one, other in zip(ours, mixed_with_gradients(work, mixed), strict=True):
         assert torch.equal(one, other)
 

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 import pdtools.models.kernels.block_attention as block_attention_module
 from pdtools.models import legal_attachments, tape_from_attachments
-from pdtools.models.kernels.block_attention import attention_in_c
+from pdtools.models.kernels.block_attention import IN_C, attention_in_c
 from pdtools.models.kernels.dropout import Dropout, multipliers, random_levels
-from pdtools.models.kernels.native_block_attention import library_for
 from pdtools.models.transformer import backends
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import Attention
 from pdtools.models.transformer.backends import NATIVE_LENGTH, attend
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.score_terms import (
     DepthScores,
     LinearPositions,
@@ -81,7 +80,7 @@ def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     kind = str(request.param)
     if kind != "in C":
         monkeypatch.setattr(block_attention_module, "native_takes", lambda *_: False)
-    elif library_for(torch.float64) is None:
+    elif IN_C.library(torch.float64) is None:
         pytest.skip("no C compiler")
     if kind == "at once":
         monkeypatch.setattr(backends, "BACKENDS", (backends.BY_TORCH,))

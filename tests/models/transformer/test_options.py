@@ -31,6 +31,16 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "pushdown", "depths": 4, "positions": "learned", **STACK},
     {"name": "pushdown", "depths": 4, "positions": "sincos", "norm": "post", **STACK},
     {"name": "pushdown", "depths": 4, "pushdown_layers": "last 1", "head_reads": "prefix", **STACK},
+    *(
+        {"positions": positions, "tie_embeddings": tied, **parts}
+        for positions, tied in (("learned", True), ("relative", False), ("alibi", True), ("none", False))
+        for parts in (
+            {"attachment_head": True},
+            {"name": "pushdown", "depths": 4},
+            {"name": "pushdown", "depths": 4, "pushdown_layers": "last 1", "depth_space": "hidden"},
+            {"name": "pushdown", "depths": 4, "pushdown_layers": "last 1", "head_reads": "prefix"},
+        )
+    ),
 ]
 
 
@@ -58,8 +68,16 @@ def test_step_by_step_is_the_whole_row(variant: dict[str, Any]) -> None:
         torch.testing.assert_close(got, parts.token_logprobs[order, k], rtol=2e-6, atol=1e-5)
         asked = model.token_logprobs(state, tokens[order, k])
         torch.testing.assert_close(asked, got, rtol=2e-6, atol=1e-5)
+        torch.testing.assert_close(following.exp().sum(1), torch.ones(len(order)), rtol=2e-6, atol=1e-5)
         if k == length + 1:
             break
+        if model.head is not None:
+            every = model.attach_logprobs(state, tokens[order, k], stack.legal())
+            chosen = every.gather(1, attach[order, k, None])[:, 0]
+            torch.testing.assert_close(chosen, parts.attach_logprobs[order, k], rtol=2e-6, atol=1e-5)
+            assert torch.equal(every.argmax(1), parts.attach_best[order, k])
+            assert torch.equal(every.isfinite(), stack.legal())
+            torch.testing.assert_close(every.exp().sum(1), torch.ones(len(order)), rtol=2e-6, atol=1e-5)
         rows = {3: torch.tensor([3, 1, 1, 0, 2, 3]), 6: torch.tensor([5, 4, 0])}.get(k)
         if rows is not None:
             state.select(rows)

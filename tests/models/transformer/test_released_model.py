@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pdtools.formal import RowLayout, make_task, task_tokenizer
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer
+from pdtools.formal.transductions import make_task
 from pdtools.models import build_model, make_config
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.training import read_recipe
@@ -113,10 +113,9 @@ def test_models_as_released_are_the_released_ones(objective: str, positions: str
         for parameter in model.parameters():
             parameter.normal_(std=0.3)
         layout = RowLayout(task=task, tokenizer=tokenizer, objective=model.objective)
-        rows = layout.rows(task.draw(6, 3, np.random.default_rng(1)))
-        found = model.position_logprobs(task_batch(rows))[:, rows.first :]
-        for row, ours in zip(rows.tokens, found, strict=True):
-            tokens = torch.from_numpy(row)
+        batch = layout.batch(task.draw(6, 3, np.random.default_rng(1)))
+        found = model.position_logprobs(batch)[:, layout.first_position(6) :]
+        for tokens, ours in zip(batch.tokens, found, strict=True):
             if objective == "masked":  # no token for the empty stack; all of y at once
                 wanted = logits(model, tokens[1:])[-len(ours) :]
             else:  # shifted twice: the last token before y_t that is read is y_{t-2}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library
-from pdtools.models.kernels.native_stack_attention import native_stack_attention, stack_library
 from pdtools.models.transformer import stack_attention as module
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.stack_attention import (
-    NO_OP,
-    POP,
-    PUSH,
     StackAttention,
     StackCache,
+    native_stack_attention,
     stack_attention,
+    stack_library,
     stepwise_stack_attention,
 )
+
+PUSH, POP, NO_OP = range(3)
 
 Recurrence = Callable[[Tensor], Tensor]
 
@@ -35,7 +33,7 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 # Hypothesis makes many examples in one test: it gets both at once.
 RECURRENCES: list[Recurrence] = [stepwise_stack_attention]
-if stack_library() is not None:
+if stack_library(torch.float32) is not None:
     RECURRENCES.append(native_stack_attention)
 
 
@@ -170,60 +168,6 @@ def test_rows_do_not_depend_on_what_comes_after(recurrence: Recurrence) -> None:
     assert torch.equal(recurrence(changed)[:, :12], found[:, :12])
 
 
-@pytest.fixture
-def fresh_library() -> Iterator[None]:
-    def forget() -> None:
-        native_library.cache_clear()
-        module._native_works.cache_clear()
-
-    forget()
-    yield
-    forget()
-
-
-@pytest.mark.usefixtures("fresh_library")
-def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    actions = random_actions(2, 10)
-    expected = stack_attention(actions)
-    broken = tmp_path / "cc"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o755)
-    for found in (None, str(broken)):
-        native_library.cache_clear()
-        monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
-        assert stack_library() is None
-        torch.testing.assert_close(stack_attention(actions), expected)
-
-
-@pytest.mark.usefixtures("fresh_library")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "mistake", ["s/pop \\* last\\[j\\], alpha/pop, alpha/", "s/pop, under/no_op, under/"]
-)
-def test_a_compiler_that_makes_mistakes_is_not_used(
-    mistake: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    wrong = tmp_path / "cc"
-    wrong.write_text(f'#!/bin/sh\nsed -i "{mistake}" stack_attention.c\nexec {compiler} "$@"\n')
-    wrong.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
-    actions = random_actions(2, 10).to(dtype).requires_grad_()
-    expected = stepwise_stack_attention(actions)
-    with pytest.warns(UserWarning, match="stack attention is not computed in C") as caught:
-        found = [stack_attention(actions) for _ in range(3)]
-    assert len(caught) == 1
-    assert stack_library() is not None
-    for rows in found:
-        assert torch.equal(rows, expected)
-        gradients = [
-            torch.autograd.grad(each.square().sum(), actions, retain_graph=True) for each in (rows, expected)
-        ]
-        assert torch.equal(*(each for (each,) in gradients))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain_loop: Recurrence) -> None:
     # Sure actions: products of the probabilities of others are smaller than normal numbers.
@@ -243,7 +187,7 @@ def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", [1, 12, 33])
 def test_rows_are_divided_among_threads(n: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    if stack_library() is None:
+    if stack_library(torch.float32) is None:
         pytest.skip("no C compiler")
     actions = random_actions(5, n).to(dtype).requires_grad_()
     weight = torch.randn(5, n, n, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Whole models: decoding equals teacher forcing, probabilities sum to one, nothing looks ahead."""
+"""Whole models: probabilities sum to one, nothing looks ahead, a batch changes nothing."""
 
 from __future__ import annotations
 
@@ -39,53 +39,15 @@ else:
 
 IDS = {"vocab_size": 50257, "pad_id": 0, "root_id": 1, "eos_id": 2}
 VARIANTS = [
-    {"name": name, "positions": positions, "tie_embeddings": tied, **extra}
-    for positions in ("learned", "relative", "alibi", "none")
-    for tied in (True, False)
-    for name, extra in (
-        ("transformer", {"attachment_head": True}),
-        ("pushdown", {"depths": 4}),
-        ("pushdown", {"depths": 4, "pushdown_layers": "last 1", "depth_space": "hidden"}),
-        ("pushdown", {"depths": 4, "pushdown_layers": "last 1", "head_reads": "prefix"}),
-    )
+    {"name": "transformer", "attachment_head": True, "positions": "learned"},
+    {"name": "pushdown", "depths": 4, "pushdown_layers": "last 1", "depth_space": "hidden"},
+    {"name": "pushdown", "depths": 4, "tie_embeddings": False, "positions": "alibi"},
 ]
 
 
 def sentences(lengths: list[int], seed: int = 0) -> list[tuple[list[int], list[int]]]:
     rng = random.Random(seed)
     return [random_row(n, 11, rng) for n in lengths]
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(str(x) for x in v.values()))
-def test_decoding_equals_teacher_forcing(variant: dict[str, Any]) -> None:
-    model = small_model(**variant)
-    length = 12
-    rows = sentences([length] * 5)
-    with torch.no_grad():
-        parts = model.forward_parts(collate(rows, PAD))
-    tokens = torch.tensor([t for t, _ in rows])
-    attach = torch.tensor([a for _, a in rows])
-    order = torch.arange(len(rows))
-    state = model.start(len(rows), length + 2, entries=2 * len(rows) * length)
-    stack = StackState.start(len(rows), length + 2)
-    model.advance(state, tokens[:, 0], stack.tape_row())
-    rng = torch.Generator().manual_seed(0)
-    for k in range(1, length + 2):
-        got = model.next_token_logprobs(state).gather(1, tokens[order, k, None])[:, 0]
-        torch.testing.assert_close(got, parts.token_logprobs[order, k], rtol=2e-6, atol=1e-5)
-        if k == length + 1:
-            break
-        every = model.attach_logprobs(state, tokens[order, k], stack.legal())
-        chosen = every.gather(1, attach[order, k, None])[:, 0]
-        torch.testing.assert_close(chosen, parts.attach_logprobs[order, k], rtol=2e-6, atol=1e-5)
-        assert torch.equal(every.argmax(1), parts.attach_best[order, k])
-        # Reorder, drop and double hypotheses on the way.
-        again = torch.randint(len(order), (len(order) + k % 2,), generator=rng)
-        order = order[again]
-        state.select(again)
-        stack = stack.select(again)
-        stack.push(attach[order, k])
-        model.advance(state, tokens[order, k], stack.tape_row())
 
 
 @pytest.mark.parametrize("name", ["transformer", "pushdown"])
@@ -114,9 +76,9 @@ def test_probabilities_of_everything_sum_to_one(name: str) -> None:
 def test_given_next_tokens_are_scored_block_by_block(
     cells: int, in_c: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.models.transformer.model.LOGIT_CELLS_CPU", cells)
+    monkeypatch.setattr("pdtools.models.kernels.decoding.LOGIT_CELLS_CPU", cells)
     if not in_c:
-        monkeypatch.setattr("pdtools.models.transformer.model.normalises_in_c", lambda hidden: False)
+        monkeypatch.setattr("pdtools.models.kernels.decoding.normalises_in_c", lambda hidden: False)
     model = small_model("pushdown")
     state, stack = model.start(7, 4), StackState.start(7, 4)
     model.advance(state, torch.tensor([ROOT] * 7), stack.tape_row())
@@ -177,23 +139,7 @@ def test_attachments_of_any_next_tokens_may_be_asked(reads: str) -> None:
         torch.testing.assert_close(found, expected.token_logprobs[:, k + 1], rtol=2e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["transformer", "pushdown"])
-def test_decoding_distributions_sum_to_one(name: str) -> None:
-    model = small_model(name, attachment_head=True)
-    tokens, attach = sentences([8])[0]
-    state, stack = model.start(1, 10), StackState.start(1, 10)
-    for k in range(9):
-        if k:
-            stack.push(torch.tensor([attach[k]]))
-        model.advance(state, torch.tensor([tokens[k]]), stack.tape_row())
-        assert float(model.next_token_logprobs(state).exp().sum()) == pytest.approx(1, rel=2e-6, abs=1e-5)
-        legal = stack.legal()
-        every = model.attach_logprobs(state, torch.tensor([tokens[k + 1]]), legal)
-        assert float(every.exp().sum()) == pytest.approx(1, rel=2e-6, abs=1e-5)
-        assert torch.equal(every.isfinite(), legal)
-
-
-@pytest.mark.parametrize("variant", VARIANTS[:9:2], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_later_tokens_and_attachments_change_nothing_before(variant: dict[str, Any]) -> None:
     model = small_model(**variant)
     tokens, _ = sentences([7])[0]
@@ -217,7 +163,7 @@ def test_later_tokens_and_attachments_change_nothing_before(variant: dict[str, A
     assert not torch.equal(first.attach_logprobs[:, 4], spelled.attach_logprobs[:, 4])
 
 
-@pytest.mark.parametrize("variant", VARIANTS[:9:2], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_sentences_score_the_same_alone_and_in_a_batch(variant: dict[str, Any]) -> None:
     model = small_model(**variant)
     rows = sentences([1, 4, 20, 9])

@@ -14,7 +14,7 @@ from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.blimp.pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.search import HuggingFaceScorer, SentenceScore
 
 pytest.importorskip("transformers")
@@ -49,12 +49,12 @@ ODD = [
 
 def bundled_sentences() -> list[str]:
     """Sentences of the bundled minimal pairs, some of every paradigm."""
-    return [text for pair in read_pairs(data.blimp(), limit=4) for text in (pair.good, pair.bad)]
+    return [string.text for pair in PairFiles(data.blimp(), limit=4) for string in pair.strings.values()]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    corpus = [text for pair in read_pairs(data.blimp(), limit=20) for text in (pair.good, pair.bad)]
+    corpus = [string.text for pair in PairFiles(data.blimp(), limit=20) for string in pair.strings.values()]
     return save_gpt2(tmp_path_factory.mktemp("peers") / "gpt2", corpus, vocab_size=400, positions=256)
 
 
@@ -151,9 +151,9 @@ def test_blimp_accuracies_are_those_of_minicons(folder: Path, theirs: Any, tmp_p
     assert run(["eval-blimp", str(data.blimp()), *options, "-o", str(out)]) == 0
     document = json.loads((out / "results.json").read_text())
     right: dict[str, list[bool]] = {}
-    for pair in read_pairs(data.blimp()):
-        good, bad = theirs.sequence_score([pair.good, pair.bad], total, bos_token=True)
-        right.setdefault(pair.paradigm, []).append(good > bad)
+    for pair in PairFiles(data.blimp()):
+        good, bad = theirs.sequence_score([of.text for of in pair.strings.values()], total, bos_token=True)
+        right.setdefault(pair.levels[-1], []).append(good > bad)
     accuracies = {name: sum(found) / len(found) for name, found in right.items()}
     assert document["scores"]["by_paradigm"] == accuracies
     assert document["scores"]["overall"] == pytest.approx(sum(accuracies.values()) / len(accuracies))

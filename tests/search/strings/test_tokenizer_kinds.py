@@ -14,8 +14,8 @@ from toy_gpt2 import Reference
 from toy_tokenizers import KINDS, save_kind
 from wide_items import wide_items
 
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
+from pdtools.evaluation.blimp.pairs import PairItems, pair_item
 from pdtools.evaluation.perplexity.evaluate import evaluate_text_perplexity
 from pdtools.files import GivenText, Rejects
 from pdtools.search.contexts import DOCUMENT, Context, with_documents
@@ -110,17 +110,14 @@ def test_perplexity(kind: Kind) -> None:
 
 def test_minimal_pairs(kind: Kind) -> None:
     """Of texts that follow each other, one is said to be the better one."""
-    pairs = [
-        Pair(paradigm="p", phenomenon=None, field=None, number=good, good=good, bad=bad)
-        for good, bad in pairwise(TEXTS)
-    ]
+    pairs = [pair_item(good, bad, good, paradigm="p") for good, bad in pairwise(TEXTS)]
     totals = dict(zip(TEXTS, map(math.fsum, kind.right), strict=True))
-    rows = wide_items(evaluate_blimp(pairs, kind.scorer)).to_dict("records")
+    rows = wide_items(evaluate_items(PairItems(pairs), kind.scorer)).to_dict("records")
     for pair, row in zip(pairs, rows, strict=True):
-        assert row["logprob_good"] == near(totals[pair.good])
-        assert row["logprob_bad"] == near(totals[pair.bad])
-        if abs(totals[pair.good] - totals[pair.bad]) > 1e-3:
-            assert row["correct"] == (totals[pair.good] > totals[pair.bad])
+        assert row["logprob_good"] == near(totals[pair.strings["good"].text])
+        assert row["logprob_bad"] == near(totals[pair.strings["bad"].text])
+        if abs(totals[pair.strings["good"].text] - totals[pair.strings["bad"].text]) > 1e-3:
+            assert row["correct"] == (totals[pair.strings["good"].text] > totals[pair.strings["bad"].text])
 
 
 def test_after_other_sentences(kind: Kind) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import TransformCounts, normalize, read_trees
-from pdtools.trees.forms import ExcludedByRule, forms_of, read_treebank
+from pdtools.trees.forms import forms_of, read_treebank
 from pdtools.trees.tree import unescape
 from trees.forms.reading import read_file, spans_of
 
@@ -87,7 +87,7 @@ def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("( (FRAG (P ***) (NP (D *)) (P ***)) (ID a))\n( (FRAG (N a) (P ***)))\n")
     (read,), (other,) = read_file("penn-historical", tmp_path / "a")
     assert read.tree.words == ("a", "***")
-    assert other == ExcludedByRule("asterisks alone (***)")
+    assert other.excluded.reason == "asterisks alone (***)"
 
 
 WORDS = [
@@ -114,12 +114,6 @@ def test_words_as_corpora_mark_them(text: str, words: tuple[str, ...], tmp_path:
     (tmp_path / "a").write_text(text)
     (read,), others = read_file("penn-historical", tmp_path / "a")
     assert (tuple(map(unescape, read.tree.words)), others) == (words, [])
-
-
-def test_glosses_may_stay(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("( (IP (N hkl^the_whole) (N roi@l=roi) (. .-.)))")
-    (read,), _ = read_file("penn-historical", tmp_path / "a", lemmas="keep")
-    assert read.tree.words == ("hkl^the_whole", "roi@l=roi", ".-.")
 
 
 DEEP = """( (VERSION (FORMAT deep)))
@@ -346,14 +340,6 @@ def test_lines_at_the_margin_within_good_trees_are_no_trees(tmp_path: Path) -> N
     read, (other,) = read_file("discbracket", tmp_path / "a")
     assert len(read) == 3
     assert other.line == 7  # type: ignore[union-attr]
-
-
-def test_comments_with_blanks_hold_no_words(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("( (IP (CODE {COM:a remark here}) (N x) {COM:b c} (V y)) (ID A))")
-    counts: Counter[str] = Counter()
-    (read,), _ = read_file("penn-historical", tmp_path / "a", counts)
-    assert read.tree.words == ("x", "y")
-    assert counts["metadata left out: {COM:}"] == 1
 
 
 def test_counts_are_those_of_what_is_read(tmp_path: Path) -> None:

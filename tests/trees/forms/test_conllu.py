@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError
-from pdtools.parsers import TreeForm
-from pdtools.trees import TransformCounts, Tree, attachments, unbinarize
+from pdtools.trees import Tree, unbinarize
 from pdtools.trees.forms import FORMS, form_of
-from pdtools.trees.forms.dependencies import tree_of_spans
-from pdtools.trees.heads import binarize_from_heads
-from pdtools.trees.projection import bottom_up, depths, project, spans
+from pdtools.trees.projection import bottom_up, depths, project, spans, tree_of_spans
+from pdtools.trees.transforms import binarize_from_heads
 from trees.forms.reading import read_file, spans_of
 
 # du chat noir dort: "du" is "de" and "le"; an empty node after the third word.
@@ -48,32 +46,6 @@ def rows(*words: tuple[str, int]) -> str:
     )
 
 
-def test_words_and_spans(file: Path) -> None:
-    file.write_text(FRENCH.replace("(noir)", "(noir) 20 000", 1))
-    counts: Counter[str] = Counter()
-    (read,), _ = read_file("conllu", file, counts)
-    assert str(read.tree) == (
-        "(VERBP (ADVP (ADV Loin) (NOUNP (ADP de) (DET le) (NOUN chat) (ADJ -LRB-noir-RRB-) (X 20\u00a0000)))"
-        " (VERB dort) (PUNCT .))"
-    )
-    assert read.written == "Loin de le chat (noir) 20 000 dort."
-    assert counts == {
-        "empty nodes left out": 1,
-        "words of several syntactic words": 1,
-        "sentences whose text has other words": 1,
-    }
-
-
-def test_words_as_they_are_written(file: Path) -> None:
-    file.write_text(FRENCH.replace("(noir)", "(noir) 20 000", 1))
-    (read,), _ = read_file("conllu", file, surface=True)
-    assert str(read.tree) == (
-        "(VERBP (ADVP (ADV Loin) (NOUNP (ADP du) (NOUN chat) (ADJ -LRB-noir-RRB-) (X 20\u00a0000)))"
-        " (VERB dort) (PUNCT .))"
-    )
-    assert read.written == "Loin du chat (noir) 20 000 dort."
-
-
 def test_a_merged_word_has_the_dependents_of_all_and_is_merged_before_lifting(file: Path) -> None:
     # "ab" is a (of c) and b (the root); c hangs on d, which hangs on b: a's arc would cross nothing more.
     file.write_text(
@@ -85,12 +57,6 @@ def test_a_merged_word_has_the_dependents_of_all_and_is_merged_before_lifting(fi
     assert counts["arcs lifted"] == 0
     (read,), _ = read_file("conllu", file, counts)
     assert counts["arcs lifted"] == 2
-
-
-def test_one_word_is_its_tag(file: Path) -> None:
-    file.write_text(rows(("dog", 0)))
-    (read,), _ = read_file("conllu", file)
-    assert str(read.tree) == "(DOG dog)"
 
 
 def test_line_ends_blank_lines_comments_and_a_mark_at_the_beginning(file: Path) -> None:
@@ -319,25 +285,6 @@ def test_binarized_outward_from_the_head() -> None:
     assert unbinarize(binarize_from_heads(tree, heads)) == tree
 
 
-def test_every_node_of_it_holds_its_head() -> None:
-    draw = random.Random(3)
-    form = TreeForm(binarize="head")
-    for _ in range(200):
-        n_roots = draw.choice([1, 1, 3])
-        parents = random_heads(draw.randint(1, 12), draw, n_roots)
-        _, found = project(parents)
-        plain = tree_of_spans([f"w{k}" for k in range(len(parents))], ["X"] * len(parents), found)
-        tree = form.of(plain, TransformCounts(), np.array(parents, dtype=np.int32))
-        assert tree is not None
-        assert unbinarize(tree) == plain
-        assert len(tree.labels) == len(tree) - 1
-        for _, start, end in spans_of(tree):
-            inside = range(start, end)
-            tops = [k for k in inside if parents[k] not in inside]
-            assert len(tops) == 1 or {parents[k] for k in tops} == {-1}
-        assert len(attachments(tree)) == len(tree)
-
-
 # --- real files ---------------------------------------------------------------------------------
 
 # Sentences, words, words that stand for several, sentences that need lifting.
@@ -404,16 +351,6 @@ def test_strings_of_real_sentences_are_those_of_their_words(
     for one in read:
         words = "".join(one.tree.words).replace("-LRB-", "(").replace("-RRB-", ")").replace("\u00a0", "")
         assert words == "".join((one.written or "").split())
-
-
-def test_a_sentence_without_its_text_is_spelled_by_its_words(file: Path) -> None:
-    sentence = rows(("dog", 0), ("s", 1)).replace("\t_\t_\t_\n", "\t_\t_\tSpaceAfter=No\n", 1)
-    file.write_text(sentence + "# text = dog s\n" + rows(("dog", 0), ("s", 1)))
-    counts: Counter[str] = Counter()
-    read, _ = read_file("conllu", file, counts)
-    assert [one.written for one in read][1] == "dog s"
-    assert counts["sentences without text"] == 1
-    assert read[0].written == ("dogs" if "SpaceAfter=No" in sentence else "dog s")
 
 
 @pytest.mark.parametrize("surface", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import Tree, normalize
-from pdtools.trees.forms import ExcludedByRule, ReadOptions, read_treebank
+from pdtools.trees.forms import ReadOptions, read_treebank
 from trees.forms.reading import read_file, spans_of
 
 # Words (form, tag, edge, parent) and constituents (number, label, edge, parent).
@@ -239,7 +238,7 @@ def test_skipped_they_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(export(EXTRAPOSED) + export(APPOSED))
     read, others = read_file("export", tmp_path / "a", discontinuous="skip")
     assert len(read) == 1
-    assert others == [ExcludedByRule("discontinuous constituents")]
+    assert [each.excluded.reason for each in others] == ["discontinuous constituents"]
     rejects = Rejects("fail")  # what is left out by rule is no error
     file = str(tmp_path / "a")
     assert len(list(read_treebank([file], "export", rejects, ReadOptions(discontinuous="skip")))) == 1
@@ -267,82 +266,6 @@ def test_numbered_leaves(tmp_path: Path) -> None:
 
 
 # --- random trees -------------------------------------------------------------------------------
-
-
-def random_sentence(n: int, draw: random.Random) -> tuple[str, str]:
-    """Words under constituents that were put together without regard to order."""
-    loose = [f"w{k}" for k in range(n)]
-    draw.shuffle(loose)
-    parents: dict[str, str] = {}
-    number = 499
-    while len(loose) > 1:
-        number += 1
-        taken = loose[: draw.randint(2, 3)]
-        loose = loose[len(taken) :]
-        parents |= dict.fromkeys(taken, str(number))
-        loose.insert(draw.randint(0, len(loose)), str(number))
-    edges = ["HD", "hd", "NK", "NK", "--", "--", "--"]
-    words = " ".join(f"w{k}/T/{draw.choice(edges)}/{parents.get(f'w{k}', '0')}" for k in range(n))
-    return words, " ".join(
-        f"{i}/N{i}/{draw.choice(edges)}/{parents.get(str(i), '0')}" for i in range(500, number + 1)
-    )
-
-
-def yields(sentence: tuple[str, str]) -> dict[str, set[int]]:
-    """The words below each constituent, by its label."""
-    found: dict[str, set[int]] = {node.split("/")[0]: set() for node in sentence[1].split()}
-    above = {node.split("/")[0]: node.split("/")[3] for node in sentence[1].split()}
-    for k, word in enumerate(sentence[0].split()):
-        parent = word.split("/")[3]
-        while parent != "0":
-            found[parent].add(k)
-            parent = above[parent]
-    return {f"N{name}": words for name, words in found.items()}
-
-
-def heads(sentence: tuple[str, str], wanted: dict[str, set[int]]) -> dict[str, set[int]]:
-    """The words of the head of each constituent that has one, by the constituent's label."""
-    children: dict[str, list[tuple[int, str, set[int]]]] = {}
-    for k, word in enumerate(sentence[0].split()):
-        _, _, edge, parent = word.split("/")
-        children.setdefault(f"N{parent}", []).append((k, edge, {k}))
-    for node in sentence[1].split():
-        _, label, edge, parent = node.split("/")
-        children.setdefault(f"N{parent}", []).append((min(wanted[label]), edge, wanted[label]))
-    found = {}
-    for label, below in children.items():
-        first_heads = sorted(child for child in below if child[1] in ("HD", "hd"))[:1]
-        last_kernels = sorted(child for child in below if child[1] == "NK")[-1:]
-        for _, _, words in first_heads or last_kernels:
-            found[label] = words
-    return found
-
-
-def blocks(words: set[int]) -> list[tuple[int, int]]:
-    firsts = sorted(k for k in words if k - 1 not in words)
-    return [(k, next(e for e in range(k, k + len(words) + 1) if e not in words)) for k in firsts]
-
-
-def test_random_trees_with_gaps(tmp_path: Path) -> None:
-    draw = random.Random(1)
-    sentences = [random_sentence(draw.randint(2, 9), draw) for _ in range(300)]
-    (tmp_path / "a").write_text("".join(map(export, sentences)))
-    halves, _ = read_file("export", tmp_path / "a", discontinuous="split")
-    raised, _ = read_file("export", tmp_path / "a")
-    assert len(halves) == len(raised) == len(sentences)
-    for sentence, split, lifted in zip(sentences, halves, raised, strict=True):
-        wanted = yields(sentence)
-        assert sorted(spans_of(split.tree)) == sorted(
-            (label, *block) for label, words in wanted.items() for block in blocks(words)
-        )
-        found = {label: (start, end) for label, start, end in spans_of(lifted.tree)}
-        assert found.keys() == wanted.keys()
-        of_head = heads(sentence, wanted)
-        for label, (start, end) in found.items():
-            assert set(range(start, end)) <= wanted[label]
-            assert label not in of_head or of_head[label] & set(range(start, end))
-        if all(len(blocks(words)) == 1 for words in wanted.values()):
-            assert lifted.tree == split.tree
 
 
 # --- damaged files ------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, base, form_of
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, form_of
+from pdtools.trees.forms import form as forms_form
 from trees.forms.reading import read_file
 
 
@@ -24,45 +25,6 @@ def conllu(*words: tuple[str, int, str]) -> str:
 
 def graph_of(read: ReadTree) -> str:
     return str(read.graph)
-
-
-def test_heads_as_the_file_has_them_not_lifted(file: Path) -> None:
-    file.write_text(conllu(("a", 3, "_"), ("b", 4, "_"), ("c", 4, "_"), ("d", 0, "_")))
-    counts: Counter[str] = Counter()
-    (read,), _ = read_file("conllu", file, counts)
-    assert graph_of(read) == "3-1 0-4 4-2 4-3"
-    assert read.heads is not None
-    assert (read.heads + 1).tolist() == [4, 4, 4, 0]
-    assert counts["arcs lifted"] == 1
-
-
-ENHANCED = """1	she	_	PRON	_	_	2	nsubj	2:nsubj|2:obj|4:nsubj|4.1:nsubj	_
-2	came	_	VERB	_	_	0	root	0:root|4:advcl	_
-3	and	_	CCONJ	_	_	4	cc	4:cc|3:x	_
-4	saw	_	VERB	_	_	2	conj	2:conj:and|0:root	_
-4.1	it	_	PRON	_	_	_	_	4:obj	_
-5	them	_	PRON	_	_	4	obj	4.1:dep	_
-
-"""
-
-
-def test_enhanced_graphs(file: Path) -> None:
-    file.write_text(ENHANCED)
-    counts: Counter[str] = Counter()
-    (read,), _ = read_file("conllu", file, counts, enhanced=True)
-    assert graph_of(read) == "0-2 2-1 0-4 2-4 4-1 4-2 4-3"  # word 5 hangs on the empty node alone
-    assert read.tree.words == ("she", "came", "and", "saw", "them")
-    assert {name: n for name, n in counts.items() if n} == {
-        "empty nodes left out": 1,
-        "enhanced arcs from empty nodes left out": 2,
-        "self-loops left out": 1,
-        "graphs with several roots": 1,
-        "graphs with cycles": 1,
-        "graphs with crossing arcs": 1,  # 0-4 and 4.. none; 2-4 lies inside 0-4; 0-2 and 4-1 cross
-        "sentences without text": 1,
-    }
-    (read,), _ = read_file("conllu", file)
-    assert graph_of(read) == "0-2 2-1 2-4 4-3 4-5"
 
 
 @pytest.mark.parametrize(
@@ -105,24 +67,6 @@ RANGE = """1-2	du	_	_	_	_	_	_	_	_
 4	noir	_	ADJ	_	_	2	amod	2:amod	_
 
 """
-
-
-@pytest.mark.parametrize(
-    ("surface", "enhanced", "words", "arcs"),
-    [
-        (False, False, "de le chat noir", "0-3 3-1 3-2 2-4"),
-        (False, True, "de le chat noir", "1-2 0-3 3-1 3-2 2-4"),
-        (True, False, "du chat noir", "0-2 2-1 1-3"),
-        (True, True, "du chat noir", "0-2 2-1 1-3"),  # the arc inside of "du" is no arc any more
-    ],
-)
-def test_words_of_several(file: Path, surface: bool, enhanced: bool, words: str, arcs: str) -> None:
-    file.write_text(RANGE)
-    counts: Counter[str] = Counter()
-    (read,), _ = read_file("conllu", file, counts, surface=surface, enhanced=enhanced)
-    assert " ".join(read.tree.words) == words
-    assert graph_of(read) == arcs
-    assert counts["self-loops left out"] == 0
 
 
 def test_enhanced_arcs_that_all_lie_in_one_word(file: Path) -> None:
@@ -196,7 +140,7 @@ def test_semantic_dependencies(file: Path, text: str) -> None:
 
 def test_a_graph_with_many_crossing_arcs_is_counted_once() -> None:
     counts: Counter[str] = Counter()
-    assert base.graph_of(6, [(1, 4), (2, 5), (3, 6)], counts).n_crossings == 3
+    assert forms_form.graph_of(6, [(1, 4), (2, 5), (3, 6)], counts).n_crossings == 3
     assert counts["graphs with crossing arcs"] == 1
 
 

@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+# The state that a run leaves for the next one to start from, by name.
+StackCarry = dict[str, Tensor]
+
 
 class StackRun(ABC):
     """One stack for each of B rows, advanced in lock-step.
@@ -53,14 +56,6 @@ class StackRun(ABC):
         return None
 
 
-class StackCarry(ABC):
-    """The state that a run leaves for the next one to start from."""
-
-    @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors by name, to be saved."""
-
-
 class Stack(ABC):
     """A kind of stack, with sizes but no weights.
 
@@ -90,10 +85,6 @@ class Stack(ABC):
             keep: whether there will be a backward pass.
             carried: from :meth:`StackRun.carried`.
         """
-
-    @abstractmethod
-    def carry_of(self, tensors: dict[str, Tensor]) -> StackCarry:
-        """Return the carry with these tensors, the inverse of :meth:`StackCarry.tensors`."""
 
     def working_bytes(self, steps: int) -> int:
         """Memory of one row of a run without a backward pass, in bytes."""

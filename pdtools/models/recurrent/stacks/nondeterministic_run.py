@@ -34,7 +34,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.recurrent.stacks.automaton import Automaton
 from pdtools.models.recurrent.stacks.base import StackCarry, StackRun
 
 # Shares below this are taken for 0, before arithmetic with them becomes slow (denormal numbers) or inexact.
@@ -47,25 +46,65 @@ FARTHEST = 600.0
 FIRST_ROOM = 8
 
 
-@dataclass
-class NondeterministicCarry(StackCarry):
-    """The last times of a run (m of them), as in :class:`NondeterministicRun`.
+class Automaton:
+    """A pushdown automaton whose transitions the controller weights (DuSell and Chiang 2022).
 
-    Attributes:
-        columns: (B · S, m · Q, m · S · Q).
-        alpha: (B, S · Q).
+    The actions of a configuration c are weights of S · Q pushes (of symbol y, to state r, at y · Q + r), of
+    S · Q replacements, and of Q pops.
+
+    Args:
+        states: Q.
+        symbols: S, the bottom one included.
+        unnormalized: the weights are exponentials of the controller's outputs (section 3.1); else their
+            softmax for each configuration (eq. 1).
+        states_in_reading: the reading is a distribution over configurations (section 3.2); else over the
+            symbols on top (eq. 5).
+        window: D, the farthest that a symbol is remembered after it was pushed (section 5.1); 0 for no limit.
     """
 
-    columns: Tensor
-    alpha: Tensor
+    def __init__(
+        self, states: int, symbols: int, *, unnormalized: bool, states_in_reading: bool, window: int
+    ) -> None:
+        self.states = states
+        self.symbols = symbols
+        self.unnormalized = unnormalized
+        self.states_in_reading = states_in_reading
+        self.window = window
+        self.configurations = states * symbols
+        self.action_size = self.configurations * (2 * self.configurations + states)
+        self.reading_size = self.configurations if states_in_reading else symbols
 
-    def tensors(self) -> dict[str, Tensor]:
-        """See :meth:`StackCarry.tensors`."""
-        return {"columns": self.columns, "alpha": self.alpha}
+    def log_weights(self, actions: Tensor) -> Tensor:
+        """Logarithms of the transitions' weights: (B, action_size) to (B, S·Q, 2·S·Q + Q), float64.
+
+        They are normalised by eq. 1 (NS), or as they are by section 3.1 (RNS).
+        """
+        logits = actions.unflatten(1, (self.configurations, -1)).double()
+        return logits if self.unnormalized else logits.log_softmax(2)
+
+    def d_actions(self, log_weights: Tensor, weighted: Tensor) -> Tensor:
+        """The gradient of the actions, (B, action_size), from the gradient of the weights' logarithms."""
+        if not self.unnormalized:
+            weighted = weighted - log_weights.exp() * weighted.sum(2, keepdim=True)
+        return weighted.flatten(1)
+
+    def read(self, alpha: Tensor) -> Tensor:
+        """The reading, from α whose sum is 1: (B, S · Q), float64; eq. 5, with states section 3.2."""
+        return alpha if self.states_in_reading else alpha.unflatten(1, (self.symbols, self.states)).sum(2)
+
+    def d_alpha(self, d_reading: Tensor, alpha: Tensor) -> Tensor:
+        """The product α ⊙ dα of a normalised α, from its reading's gradient: (B, S · Q)."""
+        d = d_reading.double()
+        if not self.states_in_reading:
+            d = d.repeat_interleave(self.states, 1)
+        return alpha * (d - (alpha * d).sum(1, keepdim=True))
 
 
 class NondeterministicRun(StackRun):
-    """Operations that all ways to compute a run share; see the module and :class:`.automaton.Automaton`.
+    """Operations that all ways to compute a run share; see the module and :class:`Automaton`.
+
+    A run leaves to the next one its last times (m of them): ``columns`` (B · S, m · Q, m · S · Q), and
+    ``alpha``.
 
     Attributes:
         time: t of the last step; times of an earlier run come first.
@@ -83,24 +122,24 @@ class NondeterministicRun(StackRun):
         steps: int,
         like: Tensor,
         keep: bool,
-        carried: NondeterministicCarry | None,
+        carried: StackCarry | None,
     ) -> None:
         self.stack = stack
         self.keep = keep
         self.dtype = like.dtype
         q, c = stack.states, stack.configurations
         like = like.new_empty(0, dtype=torch.float64)
-        if carried is not None and len(carried.alpha) != rows:
-            raise ValueError(f"what {len(carried.alpha)} rows left cannot be carried on by {rows}")
-        before = 1 if carried is None else carried.columns.shape[1] // q
+        if carried is not None and len(carried["alpha"]) != rows:
+            raise ValueError(f"what {len(carried['alpha'])} rows left cannot be carried on by {rows}")
+        before = 1 if carried is None else carried["columns"].shape[1] // q
         self._most = before + steps
         self.columns = self._room(like, rows, self._most if keep else min(self._most, before + FIRST_ROOM))
         if carried is None:
             self.alpha = like.new_zeros(rows, c)
             self.alpha[:, 0] = 1
         else:
-            self.columns[:, : before * q, : before * c] = carried.columns
-            self.alpha = carried.alpha
+            self.columns[:, : before * q, : before * c] = carried["columns"]
+            self.alpha = carried["alpha"]
         self.total = self.alpha.sum(1, keepdim=True)
         self.log_factor = torch.zeros_like(self.total)[:, :, None]
         self.time = before - 1
@@ -159,13 +198,13 @@ class NondeterministicRun(StackRun):
         # With room for all times, and for the copies that are made of it.
         return 2 * len(self.columns) * (self._most * q) * (self._most * c) * self.columns.itemsize
 
-    def carried(self) -> NondeterministicCarry:
+    def carried(self) -> StackCarry:
         """See :meth:`StackRun.carried`."""
         q, c = self.stack.states, self.stack.configurations
         end = self.time + 1
         low = max(0, end - self.stack.window) if self.stack.window else 0
         columns = self.columns[:, low * q : end * q, low * c : end * c]
-        return NondeterministicCarry(columns.detach().clone(), self.alpha.detach())
+        return {"columns": columns.detach().clone(), "alpha": self.alpha.detach()}
 
     def _column(self, time: int, first: int) -> Tensor:
         """P[first … → time] as (B, C, I, C): [b, c', i - first, c]."""

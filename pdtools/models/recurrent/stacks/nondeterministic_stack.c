@@ -1,5 +1,5 @@
 /* A step of the nondeterministic stack (stacks/nondeterministic_run.py, which has the equations) and its backward
-   pass, for strings first to last - 1 of the batch, on one core. Compiled by stacks/native_nondeterministic.py.
+   pass, for strings first to last - 1 of the batch, on one core. Compiled by stacks/nondeterministic.py.
 
    What takes time are sums of the rows of P's matrices and dot products with them. TOGETHER of them are read at a time, in
    the order in which they lie in memory, as far as the longest of them goes, in whole vectors: so a shorter one has zeros
@@ -336,21 +336,21 @@ static double *room_for_step(const stack *a, long extra) {
     return aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
 }
 
-/* 0, or 1 where there is no memory. */
+/* 0 where there is no memory. */
 int forward(const stack *a, long first, long last) {
     double *memory = room_for_step(a, 0);
-    if (!memory) return 1;
+    if (!memory) return 0;
     for (long b = first; b < last; b++) forward_step(a, b, memory);
     free(memory);
-    return 0;
+    return 1;
 }
 
 int backward(const stack *a, long first, long last) {
     double *memory = room_for_step(a, 0);
-    if (!memory) return 1;
+    if (!memory) return 0;
     for (long b = first; b < last; b++) backward_step(a, b, memory);
     free(memory);
-    return 0;
+    return 1;
 }
 
 /* --- A whole sequence, with an LSTM for a controller, from an empty stack on: one row after the other, so that what
@@ -463,13 +463,13 @@ int sequence_forward(const sequence *a, long first, long last) {
     const long in_columns = a->stack.symbols * a->stack.by_matrix, actions = in_vectors(actions_of(&a->stack));
     const int keep = a->stack.columns != 0;
     double *memory = room_for_step(&a->stack, actions + (keep ? 0 : in_columns));
-    if (!memory) return 1;
+    if (!memory) return 0;
     for (long b = first; b < last; b++) {
         double *columns = keep ? a->stack.columns + b * in_columns : memory + actions;
         sequence_forward_row(a, b, columns, memory, memory + actions + (keep ? 0 : in_columns));
     }
     free(memory);
-    return 0;
+    return 1;
 }
 
 int sequence_backward(const sequence *a, long first, long last) {
@@ -477,7 +477,7 @@ int sequence_backward(const sequence *a, long first, long last) {
     const long in_columns = a->stack.symbols * a->stack.by_matrix, joined = in_vectors(h + readings_of(&a->stack));
     const long zero = in_vectors(2 * h + a->steps * c), extra = zero + joined + in_columns + c * by_kind;
     double *memory = room_for_step(&a->stack, extra);
-    if (!memory) return 1;
+    if (!memory) return 0;
     for (long b = first; b < last; b++) {
         stack gradients = a->stack;
         double *d_joined = memory + zero;
@@ -489,5 +489,5 @@ int sequence_backward(const sequence *a, long first, long last) {
         sequence_backward_row(a, b, &gradients, memory, memory + h, d_joined, memory + extra);
     }
     free(memory);
-    return 0;
+    return 1;
 }

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from pdtools.models.recurrent.stacks.base import Stack, StackCarry, StackRun
 
 TANH_GAIN = 5 / 3
-
-
-@dataclass
-class StratificationCarry(StackCarry):
-    """The layers from the bottom up: their vectors (B, n, M), and ``above`` (B, n) as in the run."""
-
-    vectors: Tensor
-    above: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """See :meth:`StackCarry.tensors`."""
-        return {"vectors": self.vectors, "above": self.above}
 
 
 class StratificationStack(Stack):
@@ -47,19 +33,14 @@ class StratificationStack(Stack):
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
     ) -> StratificationRun:
         """See :meth:`Stack.start`."""
-        assert carried is None or isinstance(carried, StratificationCarry)
-        run = StratificationRun(self, rows, steps, like, keep, carried)
-        return run
-
-    def carry_of(self, tensors: dict[str, Tensor]) -> StratificationCarry:
-        """See :meth:`Stack.carry_of`."""
-        return StratificationCarry(tensors["vectors"], tensors["above"])
+        return StratificationRun(self, rows, steps, like, keep, carried)
 
 
 class StratificationRun(StackRun):
     """One stack for each of B rows; see :class:`StratificationStack`.
 
-    Layer i is the one that was pushed at step i; layers of an earlier run come first.
+    Layer i is the one that was pushed at step i; layers of an earlier run come first. A run leaves the
+    layers, from the bottom up: their ``vectors`` (B, n, M), and ``above`` (B, n).
 
     Attributes:
         vectors: (B, layers, M), with room for the layers of all steps.
@@ -73,17 +54,17 @@ class StratificationRun(StackRun):
         steps: int,
         like: Tensor,
         keep: bool,
-        carried: StratificationCarry | None,
+        carried: StackCarry | None,
     ) -> None:
-        before = 0 if carried is None else carried.above.shape[1]
+        before = 0 if carried is None else carried["above"].shape[1]
         self.stack = stack
         self.keep = keep
         self.vectors = like.new_zeros(rows, before + steps, stack.size)
         self.above = like.new_zeros(rows, before + 1)
         self.reading = like.new_zeros(rows, stack.size)
         if carried is not None:
-            self.vectors[:, :before] = carried.vectors
-            self.above[:, :-1] = carried.above
+            self.vectors[:, :before] = carried["vectors"]
+            self.above[:, :-1] = carried["above"]
             self.reading = self._read(self._shares()[0], 0)
         self._before = before
         self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -166,8 +147,8 @@ class StratificationRun(StackRun):
         """See :meth:`StackRun.nbytes`."""
         return self.vectors.nbytes
 
-    def carried(self) -> StratificationCarry:
+    def carried(self) -> StackCarry:
         """See :meth:`StackRun.carried`."""
         first = self._first(self.above.shape[1] - 1)
         vectors = self.vectors[:, first : self.above.shape[1] - 1]
-        return StratificationCarry(vectors.detach().clone(), self.above[:, first:-1].detach().clone())
+        return {"vectors": vectors.detach().clone(), "above": self.above[:, first:-1].detach().clone()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,17 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pdtools.models.recurrent.stacks.base import Stack, StackCarry, StackRun
-
-
-@dataclass
-class SuperpositionCarry(StackCarry):
-    """The cells of the stacks: (B, depth, M)."""
-
-    cells: Tensor
-
-    def tensors(self) -> dict[str, Tensor]:
-        """See :meth:`StackCarry.tensors`."""
-        return {"cells": self.cells}
 
 
 class SuperpositionStack(Stack):
@@ -49,17 +37,14 @@ class SuperpositionStack(Stack):
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
     ) -> SuperpositionRun:
         """See :meth:`Stack.start`. A carried stack without a limit grows by the steps of each run."""
-        assert carried is None or isinstance(carried, SuperpositionCarry)
-        cells = like.new_zeros(rows, 0, self.size) if carried is None else carried.cells
+        cells = like.new_zeros(rows, 0, self.size) if carried is None else carried["cells"]
         return SuperpositionRun(cells, self.depth or cells.shape[1] + steps, self.squashes, keep)
-
-    def carry_of(self, tensors: dict[str, Tensor]) -> SuperpositionCarry:
-        """See :meth:`Stack.carry_of`."""
-        return SuperpositionCarry(tensors["cells"])
 
 
 class SuperpositionRun(StackRun):
     """One stack for each of B rows, with as many cells as could have been reached so far.
+
+    A run leaves its ``cells`` (B, n, M).
 
     Args:
         cells: (B, n, M), at the start, top first.
@@ -131,6 +116,6 @@ class SuperpositionRun(StackRun):
         """See :meth:`StackRun.nbytes`."""
         return len(self.framed) * (self.depth + 3) * self.framed.shape[2] * self.framed.itemsize
 
-    def carried(self) -> SuperpositionCarry:
+    def carried(self) -> StackCarry:
         """See :meth:`StackRun.carried`."""
-        return SuperpositionCarry(self.framed[:, 1:-2].detach().clone())
+        return {"cells": self.framed[:, 1:-2].detach().clone()}

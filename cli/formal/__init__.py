@@ -1,1 +1,0 @@
-"""Commands for formal languages: their strings, and how well models know them."""

@@ -1,1 +1,0 @@
-"""Training data: sentences, streams and tasks, in batches."""
