@@ -18,7 +18,7 @@ import torch
 
 from pdtools.models import load_checkpoint
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam
 from pdtools.shards import ShardSet
 

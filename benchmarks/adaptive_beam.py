@@ -27,10 +27,10 @@ from pdtools.evaluation.benchmark.outcomes import judge
 from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.search import AttachmentScorer, SentenceScore
+from pdtools.search import SentenceScore
 from pdtools.search.adaptive_beam import Comparison, MaybeScore
-from pdtools.search.attachments.scorer import AdaptiveBeamComparer
-from pdtools.search.options import SearchOptions
+from pdtools.search.model import Model, ModelSettings
+from pdtools.search.options import AUTO_SEARCH, SearchOptions
 from pdtools.search.scores import Asked, Beginning
 from pdtools.tokenization import Sentence
 
@@ -81,7 +81,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     fixed: dict[Any, MaybeScore] = {}
     for margin in (None, *margins):
         start = time.process_time()
-        scorer = AttachmentScorer(loaded, SearchOptions(beam=WIDEST, margin=margin))
+        scorer = Model.of(loaded, SearchOptions(beam=WIDEST, margin=margin))
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
         outcomes = task.decide(
@@ -100,7 +100,8 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
             **_differing(outcomes, wanted),
         }
     start = time.process_time()
-    compared = list(AdaptiveBeamComparer(loaded).compare(task.comparisons))
+    asked = ModelSettings(model_dir=str(loaded.folder), search=AUTO_SEARCH)
+    compared = list(Model(asked, loaded).compare(task.comparisons))
     taken = time.process_time() - start
     steps = Counter(f"{c.beam}" if c.margin is None else f"{c.beam}, {c.margin:g} nats" for c in compared)
     yield {

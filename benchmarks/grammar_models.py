@@ -25,7 +25,7 @@ from pdtools import data
 from pdtools.files import Rejects
 from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam
 from pdtools.trees import Constituents, Tree, normalize, read_trees
 from pdtools.trees.arc_standard import static_oracle

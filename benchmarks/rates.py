@@ -24,7 +24,7 @@ from train_step import TRUNK, model_of, own_loss
 
 from pdtools.models import TransformerLM, collate
 from pdtools.search import beam_search
-from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam, AttachmentBeam
 from pdtools.training.loss import autocast
 

@@ -34,7 +34,7 @@ import torch
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.released_pushdown import import_model
 from pdtools.models.transformer.tape import StackState
-from pdtools.search.attachments.beam import beam_search
+from pdtools.search.families.attachment_beam import beam_search
 from pdtools.search.options import AttachmentBeam
 
 GIVEN_TREES, TOTALS = 1e-5, 1e-4  # nats, the most that numbers may differ by

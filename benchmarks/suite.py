@@ -28,9 +28,9 @@ from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles, SuiteItems
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
-from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
+from pdtools.search import Model, SentenceScore, load_model
+from pdtools.search.batches import SortedStrings
 from pdtools.search.options import SearchOptions
-from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
 
 BLIMP_SENTENCES = 134_000
@@ -106,11 +106,13 @@ def loaded_scorer(folder: Path, options: Options) -> Model:
     return load_model(folder, device=options.device, dtype=_dtype(options))
 
 
-def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -> AttachmentScorer:
-    """A scorer by beam search."""
+def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -> Model:
+    """A model that is searched."""
     model = load_checkpoint(folder, options.device)
     model.model.to(options.dtype)
-    return AttachmentScorer(model, SearchOptions(beam=beam), share_prefixes=share)
+    found = Model.of(model, SearchOptions(beam=beam))
+    found.family.share_prefixes = share  # type: ignore[attr-defined]
+    return found
 
 
 def evaluation_runs(sample: Sample, scorer: Model) -> dict[str, tuple[Callable[[], Any], int]]:

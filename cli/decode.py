@@ -83,10 +83,10 @@ def decode(
     if k_best > 1 and scores is None:
         raise typer.BadParameter("--k-best above 1 needs --scores: the other trees are written there")
     from pdtools.models.checkpoint import reads_windows
-    from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import is_conllu, write_decoded
     from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.search.options import DOCUMENT, NO_CONTEXT, Context
 
     files = sentence_files(inputs, text, source)
     merge_options = [] if scores is None else ["--scores", scores]

@@ -83,10 +83,10 @@ def eval_ppl(
     from pdtools.evaluation.perplexity.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
-    from pdtools.search.contexts import DOCUMENT, with_documents
+    from pdtools.search.contexts import with_documents
     from pdtools.search.inputs import read_inputs, read_rows
     from pdtools.search.model import is_huggingface
-    from pdtools.search.options import Particles
+    from pdtools.search.options import DOCUMENT, Particles
     from pdtools.shards import ShardFolder, ShardSet
 
     if streams > 1 and not stream:

@@ -354,7 +354,7 @@ def _parser_settings(
     name: str, model: str | None, run: RunOptions, plan: Plan, *, cky: bool
 ) -> ParserSettings:
     if _is_checkpoint(name):
-        from pdtools.search.parser import CheckpointSettings
+        from pdtools.search.decoding import CheckpointSettings
 
         return CheckpointSettings(model_settings(plan, name, run, cky=cky, parses=True))
     from dataclasses import replace

@@ -20,8 +20,8 @@ from .outputs import check_output_or_done
 
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
-    from pdtools.search.contexts import Context
     from pdtools.search.model import Model, ModelSettings
+    from pdtools.search.options import Context
 
 
 def make_plan(run: ChunkOptions, merge_options: Sequence[str] = ()) -> Plan:
@@ -145,7 +145,7 @@ def read_context(options: ContextOptions, *, documents: bool) -> Context:
         PdtoolsError: if options cannot be combined.
         InputError: if the file has no sentence.
     """
-    from pdtools.search.contexts import DOCUMENT, Context
+    from pdtools.search.options import DOCUMENT, Context
 
     of, stride = options.preceding, options.stride
     if of is not None and stride is not None:
@@ -187,8 +187,8 @@ def model_settings(
     """A model's settings for the plan's processes. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
-    from pdtools.search.contexts import NO_CONTEXT
     from pdtools.search.model import ModelSettings
+    from pdtools.search.options import NO_CONTEXT
 
     search = replace(run.search, cky=cky)
     if os.path.isfile(model):

@@ -8,7 +8,6 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
-from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
 from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
@@ -49,19 +48,19 @@ def sample(
         number (-n): Number of strings.
         max_tokens: Cut longer strings at this length, and count them.
     """
-    from pdtools.models import load_checkpoint
+    from pdtools.search.model import Model, ModelSettings
     from pdtools.search.sampling import SampleCounts, sample_lines
-    from pdtools.search.sampling import sample as draw
 
     check_json_output(options.as_json, output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[model])
-    loaded = load_checkpoint(model, pick_device(device, threads))
+    drawn_from = Model(ModelSettings(model_dir=model, device=device, threads=threads))
+    loaded = drawn_from.loaded
     loaded.model.check_causal()
     if not strings and not loaded.model.has_derivations:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )
-    draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+    draws = drawn_from.sample(number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
     with atomic_text(output, overwrite=options.overwrite) as stream:

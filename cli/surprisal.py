@@ -151,8 +151,9 @@ def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked:
     if asked.parses and asked.trees is not None:
         raise PdtoolsError("--parses cannot be combined with --trees")
 
-    from pdtools.search.contexts import DOCUMENT, with_documents
+    from pdtools.search.contexts import with_documents
     from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.search.options import DOCUMENT
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 

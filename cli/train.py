@@ -129,7 +129,7 @@ def train(
         raise typer.BadParameter("give either SHARDS or --task")
     if is_stream(output):
         raise typer.BadParameter("a run is a folder: name one with -o")
-    from pdtools.search.samples import parse_samples
+    from pdtools.search.decoding import parse_samples
     from pdtools.training import (
         Interruption,
         TrainOptions,

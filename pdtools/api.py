@@ -31,13 +31,11 @@ from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
 from pdtools.provenance.model_names import find_model, name_of
-from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_huggingface
-from pdtools.search.options import DEFAULT_BEAM, SearchOptions
+from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, SearchOptions
 from pdtools.search.parses import ParsedScore
-from pdtools.search.sampling import sample
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
@@ -353,7 +351,6 @@ class PandasModel:
         for name, value in (("number", number), ("max_tokens", max_tokens)):
             _check_number(name, value)
         loaded = self._checkpoint("strings are drawn from")
-        loaded.model.check_causal()
         has_trees, tokenizer = loaded.model.has_derivations, loaded.tokenizer
         table = [
             [
@@ -362,7 +359,7 @@ class PandasModel:
                 draw.logprob,
                 draw.complete,
             ]
-            for draw in sample(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+            for draw in self._model().sample(number, seed=seed, max_tokens=max_tokens)
         ]
         return _frame(table, ["text", "tree", "logprob", "complete"])
 

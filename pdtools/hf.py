@@ -41,7 +41,7 @@ from pdtools.models.checkpoint import (
 )
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
-from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
+from pdtools.search.checkpoints import CheckpointFamily, check_tells_next
 from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
 from pdtools.tokenization import Tokenizer, split_words
@@ -329,11 +329,11 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             update_checksums(folder, [CONFIG_FILE])
 
     @cached_property
-    def _scorer(self) -> CheckpointScorer:
+    def _scorer(self) -> CheckpointFamily:
         scorer = Model.of(
             self._loaded, SearchOptions(beam=self.config.beam, margin=self.config.margin)
         ).family
-        assert isinstance(scorer, CheckpointScorer)
+        assert isinstance(scorer, CheckpointFamily)
         return scorer
 
     def forward(

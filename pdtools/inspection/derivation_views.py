@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,21 +21,16 @@ from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.transition_derivations import TransitionDerivation
-from pdtools.search.actions.scorer import ActionScorer, SearchedActions
-from pdtools.search.actions.transitions import TransitionScorer
-from pdtools.search.arcs.scorer import ArcScorer, arc_derivations
-from pdtools.search.attachments.scorer import AttachmentScorer, Searched
-from pdtools.search.attachments.steps import BeamStep
-from pdtools.search.contexts import NO_CONTEXT
-from pdtools.search.encoding import Encoded
+from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
 from pdtools.search.kinds import search_of
 from pdtools.search.options import SearchOptions
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import BeamStep, SentenceScore, Unscorable
 from pdtools.tokenization import ROOT
 from pdtools.trees import Constituents, escape
 from pdtools.trees.arc_standard import ArcActions
 
 _PER_NAT = 1 / math.log(2)
+Shown = Literal["none", "attachments", "actions", "arcs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +50,13 @@ class Read:
 
 
 class DerivationView:
-    """The view of a kind of derivations; by default the best tree alone."""
+    """The view of a kind of derivations; by default the best tree, without the beam.
+
+    Attributes:
+        shown: the name of the beam's derivations in a trace; ``none``: it does not show them.
+    """
+
+    shown: Shown = "none"
 
     def trace(
         self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
@@ -65,12 +66,56 @@ class DerivationView:
         Returns:
             The trace without attention, and the model's input that shows attention; None: it is not shown.
         """
-        searcher = search_of(loaded.model).searcher(loaded, search, context=NO_CONTEXT)
-        score = known(next(iter(searcher.score([encoded.sentence]))))
-        joint, tree = known(next(iter(searcher.parse([encoded.sentence])))).k_best[0]
-        best = Parse(None, tree.to_brackets(), None if joint is None else joint * _PER_NAT)
-        traced = trace_of_score(loaded.folder, searcher.settings, score, encoded.sentence.words)
-        return replace(traced, dropped=score.dropped, best=best), None
+        family = search_of(loaded.model)(loaded, search)
+        found: Searched = known(next(family.answers("trace", [encoded.sentence], hypotheses=hypotheses)))
+        score, steps = family.score_of(found), found.result.steps
+        traced = replace(
+            trace_of_score(loaded.folder, family.settings, score, encoded.sentence.words),
+            derivations=self.shown,
+            dropped=found.result.dropped,
+            steps=tuple(self._step(loaded, k, step, found) for k, step in enumerate(steps, start=1))
+            if self.shown != "none"
+            else (),
+            best=self.best(loaded, family, found),
+        )
+        return traced, self.read(loaded, found)
+
+    def best(self, loaded: LoadedModel, family: SearchFamily, found: Searched) -> Parse:
+        """The best derivation of the whole sentence."""
+        joint, best = family.derivations(found)[0]
+        return self.parse(loaded, found.encoded, best, joint)
+
+    def read(self, loaded: LoadedModel, found: Searched) -> Read | None:
+        """The model's input that shows attention; None: it is not shown."""
+        return None
+
+    def hypothesis(self, loaded: LoadedModel, derivation: Any, found: Searched) -> TracedDerivation:
+        """A hypothesis of the beam in a trace's form."""
+        sequence = self.sequence(loaded, derivation)
+        assert sequence is not None
+        return sequence
+
+    def _step(self, loaded: LoadedModel, position: int, step: BeamStep[Any], found: Searched) -> TraceStep:
+        shares = np.exp(step.joints - step.total)
+        surprisals: list[float | None] = [None] * len(shares)
+        if step.token_logprobs is not None:
+            surprisals = (-step.token_logprobs * _PER_NAT).tolist()
+        hypotheses = zip(
+            [self.hypothesis(loaded, each, found) for each in step.derivations],
+            (step.joints * _PER_NAT).tolist(),
+            shares.tolist(),
+            step.parents.tolist(),
+            surprisals,
+            strict=True,
+        )
+        attachment = None if self.shown == "arcs" else step.attachment
+        return TraceStep(
+            position=position,
+            kept=step.kept,
+            hypotheses=tuple(Hypothesis(*each) for each in hypotheses),
+            rest=max(0.0, 1 - float(shares.sum())) if step.kept > len(shares) else 0.0,
+            attachment=None if attachment is None else tuple(attachment.tolist()),
+        )
 
     def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation | None:
         """A derivation in a trace's form: its attachments, if it has any; None: only its tree."""
@@ -104,44 +149,37 @@ class DerivationView:
 class AttachmentView(DerivationView):
     """The view of attachments: the beam after each token."""
 
-    def trace(
-        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
-    ) -> tuple[Trace, Read]:
-        scorer = AttachmentScorer(loaded, search)
-        found: Searched = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
-        joint, attach = found.result.derivations[0]
-        traced = replace(
-            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
-            derivations="attachments",
-            dropped=found.result.dropped,
-            steps=_steps(found.result.steps, lambda each: tuple(each.tolist())),
-            best=Parse(tuple(attach.tolist()), found.tree().to_brackets(), joint * _PER_NAT),
-        )
+    shown: Shown = "attachments"
+
+    def best(self, loaded: LoadedModel, family: SearchFamily, found: Searched) -> Parse:
+        """See :meth:`DerivationView.best`."""
+        attach = tuple(found.result.derivations[0][1].tolist())
+        return replace(super().best(loaded, family, found), derivation=attach)
+
+    def hypothesis(self, loaded: LoadedModel, derivation: Any, found: Searched) -> TracedDerivation:
+        """See :meth:`DerivationView.hypothesis`."""
+        return tuple(derivation.tolist())
+
+    def read(self, loaded: LoadedModel, found: Searched) -> Read:
+        """See :meth:`DerivationView.read`."""
         histories = list(found.result.incremental[:-1])
         if loaded.model.layout == "window":
             histories[-1][-1] = 0  # the last token's attachment in shards
         longest, row_of = _longest(histories)
-        rows = [(encoded.encoding.ids[: len(history)], history) for history in longest]
-        positions = tuple(range(len(histories)))
-        return traced, Read(rows=rows, row_of=row_of, derivation="incremental", positions=positions)
+        rows = [(found.encoded.encoding.ids[: len(history)], history) for history in longest]
+        return Read(
+            rows=rows, row_of=row_of, derivation="incremental", positions=tuple(range(len(histories)))
+        )
 
 
 class ActionView(DerivationView):
     """The view of actions: the beam after each token, and attention to openers and closers."""
 
-    def trace(
-        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
-    ) -> tuple[Trace, Read]:
-        scorer = ActionScorer(loaded, search)
-        found: SearchedActions = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
-        joint, best = found.result.derivations[0]
-        traced = replace(
-            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
-            derivations="actions",
-            dropped=found.result.dropped,
-            steps=_steps(found.result.steps, lambda each: self.sequence(loaded, each)),
-            best=self.parse(loaded, encoded, best, joint),
-        )
+    shown: Shown = "actions"
+
+    def read(self, loaded: LoadedModel, found: Searched) -> Read:
+        """See :meth:`DerivationView.read`."""
+        best = found.result.derivations[0][1]
         closers = 2 if cast(GrammarLM, loaded.model).actions.doubled else 1
         positions = [
             0,
@@ -151,9 +189,8 @@ class ActionView(DerivationView):
                 for _ in range(closers if str(each)[-1] == ")" else 1)
             ),
         ]
-        constituents = Constituents(best.labels, best.opens, best.closes)
-        return traced, Read(
-            rows=[(encoded.encoding.ids, constituents)],
+        return Read(
+            rows=[(found.encoded.encoding.ids, Constituents(best.labels, best.opens, best.closes))],
             row_of=[0] * len(positions),
             derivation="best",
             positions=tuple(positions),
@@ -192,26 +229,18 @@ class ActionView(DerivationView):
 
 
 class ArcView(DerivationView):
-    """Arcs: the beam after each token."""
+    """The view of arcs: the beam after each token."""
 
-    def trace(
-        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
-    ) -> tuple[Trace, Read | None]:
-        scorer = ArcScorer(loaded, search)
-        found: Searched = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
-        joint, best = arc_derivations(found)[0]
-        steps = _steps(found.result.steps, self._arcs)
-        traced = replace(
-            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
-            derivations="arcs",
-            dropped=found.result.dropped,
-            steps=tuple(replace(step, attachment=None) for step in steps),
-            best=replace(
-                self.parse(loaded, encoded, best, joint),
-                derivation=self._arcs(found.result.derivations[0][1]),
-            ),
-        )
-        return traced, None
+    shown: Shown = "arcs"
+
+    def best(self, loaded: LoadedModel, family: SearchFamily, found: Searched) -> Parse:
+        """See :meth:`DerivationView.best`."""
+        arcs = self._arcs(found.result.derivations[0][1])
+        return replace(super().best(loaded, family, found), derivation=arcs)
+
+    def hypothesis(self, loaded: LoadedModel, derivation: Any, found: Searched) -> TracedDerivation:
+        """See :meth:`DerivationView.hypothesis`."""
+        return self._arcs(derivation)
 
     @staticmethod
     def _arcs(history: NDArray[np.int32]) -> TracedDerivation:
@@ -223,28 +252,22 @@ class ArcView(DerivationView):
 class TransitionView(ActionView):
     """The view of arc-standard actions: arcs of the beam after each token, and attention to arcs."""
 
-    def trace(
-        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
-    ) -> tuple[Trace, Read]:
-        scorer = TransitionScorer(loaded, search)
-        found: SearchedActions = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
-        joint, best = found.result.derivations[0]
-        n_tokens = len(best.tokens)
-        traced = replace(
-            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
-            derivations="arcs",
-            dropped=found.result.dropped,
-            steps=_steps(found.result.steps, lambda each: self._arcs(each, n_tokens)),
-            best=self.parse(loaded, encoded, best, joint),
-        )
-        actions = cast(TransitionDerivation, best)
+    shown: Shown = "arcs"
+
+    def hypothesis(self, loaded: LoadedModel, derivation: Any, found: Searched) -> TracedDerivation:
+        """See :meth:`DerivationView.hypothesis`."""
+        return self._arcs(derivation, len(found.encoded.encoding.ids) - 2)
+
+    def read(self, loaded: LoadedModel, found: Searched) -> Read:
+        """See :meth:`DerivationView.read`."""
+        actions = cast(TransitionDerivation, found.result.derivations[0][1])
         names = iter(np.where(actions.left, "left_arc", "right_arc").tolist())
         positions: list[int | str] = [0]
         for k, arcs in enumerate(actions.arcs.tolist(), start=1):
             positions += [k, *(each for name in itertools.islice(names, arcs) for each in (name, f"{name}'"))]
         positions.append("pop_root")
-        return traced, Read(
-            rows=[(encoded.encoding.ids, actions)],
+        return Read(
+            rows=[(found.encoded.encoding.ids, actions)],
             row_of=[0] * len(positions),
             derivation="best",
             positions=tuple(positions),
@@ -300,38 +323,6 @@ def trace_of_score(
         starts=(0, *score.starts),
         ends=(0, *score.ends),
         surprisals=(None, *(-score.logprobs * _PER_NAT).tolist()),
-    )
-
-
-def _steps(
-    steps: Sequence[BeamStep[Any]], sequence: Callable[[Any], TracedDerivation]
-) -> tuple[TraceStep, ...]:
-    return tuple(
-        _step(k, step, [sequence(each) for each in step.derivations]) for k, step in enumerate(steps, start=1)
-    )
-
-
-def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDerivation]) -> TraceStep:
-    shares = np.exp(step.joints - step.total)
-    surprisals: list[float | None] = [None] * len(shares)
-    if step.token_logprobs is not None:
-        surprisals = (-step.token_logprobs * _PER_NAT).tolist()
-    return TraceStep(
-        position=position,
-        kept=step.kept,
-        hypotheses=tuple(
-            Hypothesis(derivation, joint, share, parent, surprisal)
-            for derivation, joint, share, parent, surprisal in zip(
-                derivations,
-                (step.joints * _PER_NAT).tolist(),
-                shares.tolist(),
-                step.parents.tolist(),
-                surprisals,
-                strict=True,
-            )
-        ),
-        rest=max(0.0, 1 - float(shares.sum())) if step.kept > len(shares) else 0.0,
-        attachment=None if step.attachment is None else tuple(step.attachment.tolist()),
     )
 
 

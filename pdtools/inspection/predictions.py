@@ -14,12 +14,10 @@ from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights, has_attention
 from pdtools.inspection.derivation_views import view_of
 from pdtools.models import LoadedModel
-from pdtools.search.actions.scorer import ActionScorer
-from pdtools.search.attachments.scorer import AttachmentScorer
-from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.checkpoints import Encoded
+from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
-from pdtools.search.proposal_trees import ProposalTreesScorer, read_proposal_trees
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
 
@@ -73,8 +71,8 @@ class Predictions:
         self._loaded = loaded
         self._trees = search.trees
         is_searched = search.trees is not None or loaded.model.words_depend
-        self._scorer = Model.of(loaded, search if is_searched else NO_SEARCH).family
-        self.settings = self._scorer.settings
+        self._model = Model.of(loaded, search if is_searched else NO_SEARCH)
+        self.settings = self._model.settings
 
     def at(self, sentences: Iterable[tuple[Sentence, int]]) -> Iterator[Prediction | Unscorable]:
         """Inspect sentences: one result each, in order, lazily.
@@ -99,24 +97,18 @@ class Predictions:
 
         These are the best one after each token from 0 (actions: from 1) on, or the whole sentence's.
         """
-        scorer, loaded = self._scorer, self._loaded
-        if isinstance(scorer, (AttachmentScorer, ActionScorer)):
-            for found in scorer.search(sentences):
+        loaded, trees = self._loaded, self._trees
+        if trees is None and loaded.model.words_depend:
+            for found in self._model.trace(sentences, hypotheses=0):
                 if isinstance(found, Unscorable):
                     yield found, None
                 else:
                     yield found.encoded, found.result.incremental
             return
-        for sentence in sentences:
-            encoded = encode_sentence(loaded.tokenizer, loaded.model.max_length, sentence)
-            if isinstance(encoded, Unscorable) or not isinstance(scorer, ProposalTreesScorer):
-                yield encoded, None
-            elif problem := scorer.problem(encoded.ids):
-                yield Unscorable(sentence.text, problem), None
-            else:
-                assert self._trees is not None
-                given = read_proposal_trees(loaded, self._trees)
-                yield encoded, given.by_ids[encoded.ids.tobytes()][0]
+        given = {} if trees is None else read_proposal_trees(loaded, trees).by_ids
+        for encoded in map(self._model.family.encode, sentences):
+            is_known = trees is not None and isinstance(encoded, Encoded)
+            yield encoded, given[encoded.ids.tobytes()][0] if is_known else None
 
     def _look(self, known: list[tuple[Encoded, int, Any]]) -> Iterator[Prediction]:
         model = self._loaded.model

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pdtools.models import LoadedModel, RecurrentLM
-    from pdtools.models.recurrent.stacks import NondeterministicStack
-    from pdtools.tokenization import Sentence
+from pdtools.evaluation.formal.transduction import read_task
+from pdtools.models import LoadedModel, RecurrentLM
+from pdtools.models.recurrent.stacks import NondeterministicStack
+from pdtools.models.recurrent.stacks.viterbi import heaviest_run
+from pdtools.tokenization import Sentence, split_spaces
 
 ACTIONS = {
     "nondeterministic": ("push", "replace", "pop"),
@@ -76,12 +78,6 @@ def inspect_run(loaded: LoadedModel, text: str | Sentence) -> StackRunView:
     Raises:
         PdtoolsError: if the model has no stack, or the text no words, or other symbols than the task's.
     """
-    import torch
-
-    from pdtools.evaluation.formal.transduction import read_task
-    from pdtools.models import RecurrentLM
-    from pdtools.models.recurrent.stacks import NondeterministicStack
-
     model = loaded.model
     if not isinstance(model, RecurrentLM) or model.stack is None:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack to look at")
@@ -112,10 +108,6 @@ def inspect_run(loaded: LoadedModel, text: str | Sentence) -> StackRunView:
 
 def _encoded(loaded: LoadedModel, text: str | Sentence) -> Tensor:
     """ROOT, the words and end-of-sentence: (n + 2,)."""
-    import torch
-
-    from pdtools.tokenization import split_spaces
-
     sentence = split_spaces(text) if isinstance(text, str) else text
     if not sentence.words:
         raise PdtoolsError("no words to read")
@@ -135,8 +127,6 @@ def _read(model: RecurrentLM, ids: Tensor) -> tuple[Tensor, list[float], Tensor]
 
     If something is read before the first token, its actions come first: (n + 1, A).
     """
-    import torch
-
     state = model.start(1, len(ids))
     surprisal, actions = [], []
     for k, token in enumerate(ids):
@@ -157,10 +147,6 @@ def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> di
         actions: (before + n, A), all actions.
         before: the number of actions before the first token's, which are carried out but not reported.
     """
-    import torch
-
-    from pdtools.models.recurrent.stacks.viterbi import heaviest_run
-
     run = stack.start(1, len(actions), actions, keep=False)
     alphas, log_total = [run.alpha[0]], 0.0
     for action in actions:
@@ -183,9 +169,32 @@ def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> di
 
 def _by_kind(stack: NondeterministicStack, log_weights: Tensor) -> list[list[float]]:
     """Shares of pushes, replacements and pops in the weights (n, C, 2C + Q) of transitions: (n, 3)."""
-    import torch
-
     c = stack.configurations
     kinds = log_weights.logsumexp(1).split([c, c, stack.states], 1)
     shares: list[list[float]] = torch.stack([kind.logsumexp(1) for kind in kinds], 1).softmax(1).tolist()
     return shares
+
+
+def shares_of(
+    history: Sequence[StackRunView], wanted: Sequence[str], *, everywhere: bool = False
+) -> list[list[float]]:
+    """The share of the wanted kind of action at each token, a row for every inspection (figure 3).
+
+    Args:
+        history: the inspections.
+        wanted: a kind for each token.
+        everywhere: for a nondeterministic stack, ``shares_everywhere`` instead of ``shares``.
+
+    Returns:
+        Shares from 0 to 1: (inspections, n).
+
+    Raises:
+        ValueError: if ``everywhere`` is requested for another kind of stack.
+    """
+    rows = []
+    for view in history:
+        shares = view.shares_everywhere if everywhere else view.shares
+        if shares is None:
+            raise ValueError(f"a stack of the kind {view.stack} has no configurations to look at everywhere")
+        rows.append([share[view.actions.index(kind)] for share, kind in zip(shares, wanted, strict=True)])
+    return rows

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-
-if TYPE_CHECKING:
-    from pdtools.models import Batch, LoadedModel
-    from pdtools.tokenization import Sentence
+from pdtools.evaluation.formal.transduction import read_task
+from pdtools.models import Batch, LanguageModel, LoadedModel, TransformerLM, collate
+from pdtools.models.transformer.stack_attention import StackAttention
+from pdtools.tokenization import Sentence, split_spaces
 
 ACTIONS = ("push", "pop", "no-op")
 
@@ -64,10 +70,6 @@ def inspect_stacks(loaded: LoadedModel, text: str | Sentence) -> Inspection:
     Raises:
         PdtoolsError: if the model has no stack attention, or the string does not suit it.
     """
-    from pdtools.evaluation.formal.transduction import read_task
-    from pdtools.inspection.layers import stack_views
-    from pdtools.models import TransformerLM
-
     is_task = "task" in loaded.config["shards"]
     if is_task:
         assert isinstance(text, str)
@@ -112,13 +114,62 @@ def replay(actions: Sequence[int]) -> list[list[int]]:
 
 
 def _text_batch(loaded: LoadedModel, text: str | Sentence) -> tuple[Batch, list[str | None]]:
-    import numpy as np
-
-    from pdtools.models import collate
-    from pdtools.tokenization import split_spaces
-
     sentence = split_spaces(text) if isinstance(text, str) else text
     if not sentence.words:
         raise PdtoolsError("no words to read")
     ids = loaded.tokenizer.encode(sentence).ids
     return collate([(ids, np.arange(len(ids)))], loaded.tokenizer.pad_id), [None] * len(ids)
+
+
+# --- layers -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StackView:
+    """A layer's stacks for some rows. The model's first position may be the rows' second, see ``first``.
+
+    Attributes:
+        layer: from 0.
+        actions: float (B, n, 3), probabilities of push, pop and no-op; the first position's are not used.
+        attention: float (B, n, n), α_i.
+        first: the position in the rows that corresponds to the layer's first one.
+    """
+
+    layer: int
+    actions: Tensor
+    attention: Tensor
+    first: int
+
+
+@torch.no_grad()
+def stack_views(model: LanguageModel, batch: Batch) -> list[StackView]:
+    """Run a model on rows, and keep its stacks' actions; empty for a model without stack attention."""
+    found: list[StackView] = []
+    if any(_stack_attentions(model)):
+        with _watched(model, found, batch.tokens.shape[1]):
+            model.forward_parts(batch)
+    return found
+
+
+def _stack_attentions(model: nn.Module) -> Iterator[tuple[int, StackAttention]]:
+    for layer, block in enumerate(getattr(model, "blocks", ())):
+        if isinstance(stack := getattr(block, "stack", None), StackAttention):
+            yield layer, stack
+
+
+@contextmanager
+def _watched(model: nn.Module, found: list[StackView], length: int) -> Iterator[None]:
+    def keep(layer: int, module: nn.Module, given: tuple[Any, ...]) -> None:
+        assert isinstance(module, StackAttention)
+        x = given[0]  # (B, n, D)
+        view = StackView(layer, module.probabilities(x), module.attention(x), length - x.shape[1])
+        found.append(view)
+
+    hooks = [
+        stack.register_forward_pre_hook(partial(keep, layer)) for layer, stack in _stack_attentions(model)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

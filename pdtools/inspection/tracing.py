@@ -20,13 +20,12 @@ from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM, load_checkpoint
-from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.model import Model, is_huggingface
+from pdtools.search.checkpoints import Encoded, encode_sentence
+from pdtools.search.families.proposal_trees import ProposalTree
+from pdtools.search.families.treereg import TreeRegFamily
+from pdtools.search.model import Model, is_huggingface, load_model
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
-from pdtools.search.proposal_trees import ProposalTree
 from pdtools.search.scores import GivenRow
-from pdtools.search.strings.huggingface import HuggingFaceScorer
-from pdtools.search.strings.treereg_parser import TreeRegParser
 from pdtools.tokenization import Sentence, split_text_words
 from pdtools.trees import Tree
 
@@ -75,7 +74,7 @@ def trace(
     else:
         found, read = _of_strings(model, encoded)
     if model.model.has_treereg:
-        found = _with_splits(found, TreeRegParser(model), encoded.sentence)
+        found = _with_splits(found, TreeRegFamily(model), encoded)
     return replace(
         found,
         gold=None if gold is None else _gold(model, encoded, gold),
@@ -90,11 +89,11 @@ def trace(
 
 
 def _of_huggingface(folder: str | Path, sentence: str | Sentence, device: str) -> Trace:
-    scorer = HuggingFaceScorer(folder, device=device)
+    model = load_model(folder, device=device)
     if isinstance(sentence, str):
         sentence = split_text_words(sentence)
-    score = known(next(iter(scorer.score([sentence]))))
-    return trace_of_score(folder, scorer.settings, score, sentence.words, "<bos>")
+    score = known(next(model.score([sentence])))
+    return trace_of_score(folder, model.settings, score, sentence.words, "<bos>")
 
 
 def _of_task(loaded: LoadedModel, text: str) -> Trace:
@@ -118,9 +117,9 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
 
 def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
     model, ids = loaded.model, encoded.encoding.ids
-    scorer = TreeRegParser(loaded) if model.has_treereg else Model.of(loaded, NO_SEARCH)
-    score = known(next(iter(scorer.score([encoded.sentence]))))
-    found = trace_of_score(loaded.folder, scorer.settings, score, encoded.sentence.words)
+    asked = Model.of(loaded, NO_SEARCH, parses=model.has_treereg)
+    score = known(next(asked.score([encoded.sentence])))
+    found = trace_of_score(loaded.folder, asked.settings, score, encoded.sentence.words)
     n = len(ids) - 1  # ROOT and the tokens: nothing follows end-of-sentence
     is_late = isinstance(model, TransformerLM) and model.config.as_released
     positions = (0, *range(n - 1)) if is_late else tuple(range(n))
@@ -128,16 +127,17 @@ def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
     return found, Read(rows=rows, row_of=[0] * n, derivation="none", positions=positions)
 
 
-def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Trace:
+def _with_splits(found: Trace, parser: TreeRegFamily, encoded: Encoded) -> Trace:
     """Add the tree that hidden states give; it is the best one of a model without another."""
-    encoded: Encoded = known(parser.encode(sentence))
+    encoded = known(parser.encode(encoded.sentence))
+    ((_, tree),) = known(next(parser.parse([encoded]))).k_best
     (scores,) = parser.split_scores([encoded])
-    nodes = parser.nodes(scores)
     return replace(
         found,
-        best=found.best or Parse(None, parser.tree(encoded, nodes).to_brackets(), None),
+        best=found.best or Parse(None, tree.to_brackets(), None),
         splits=tuple(
-            Split(first, past, split, tuple(scores.of(first, past).tolist())) for first, past, split in nodes
+            Split(first, past, split, tuple(scores.of(first, past).tolist()))
+            for first, past, split in parser.nodes(scores)
         ),
     )
 

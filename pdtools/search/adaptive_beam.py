@@ -6,12 +6,15 @@ scored with a small beam, and comparisons whose outcome could still change again
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from pdtools.search.scores import Asked, SentenceScore, Unscorable
+from pdtools.search.family import Family
+from pdtools.search.options import AUTO
+from pdtools.search.scores import Asked, Beginning, SentenceScore, Unscorable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,3 +123,57 @@ class Compared:
     scores: tuple[MaybeScore, ...]
     beam: int
     margin: float | None
+
+
+class AdaptiveFamily(Family):
+    """The family for ``--beam auto``: it takes the steps of ``STEPS``, as far as comparisons need it.
+
+    Args:
+        of_step: makes the family that searches as a step says.
+    """
+
+    def __init__(self, of_step: Callable[[Step], Family]) -> None:
+        self._families = [of_step(step) for step in STEPS]
+        steps = [list(step) for step in STEPS]
+        self.settings = {**self._families[-1].settings, "beam": AUTO, "beam_margin_and_doubt_of_steps": steps}
+
+    @property
+    def look_ahead(self) -> int:
+        """The number of comparisons worked on together: enough for the last few still to fill batches."""
+        return 256
+
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
+        """See :meth:`Family.compare`."""
+        stream = iter(comparisons)
+        while block := list(itertools.islice(stream, self.look_ahead)):
+            yield from self._compare(block)
+
+    def _compare(self, comparisons: Sequence[Comparison]) -> list[Compared]:
+        found: dict[int, Compared] = {}
+        open_ones = list(range(len(comparisons)))
+        for step, family in zip(STEPS, self._families, strict=True):
+            bounds = {i: getattr(step, comparisons[i].sums) for i in open_ones}
+            sentences = {
+                text for i in open_ones if bounds[i] is not None for text in comparisons[i].sentences
+            }
+            in_order = sorted(sentences, key=_text)  # common beginnings become neighbours
+            scores: dict[Asked, MaybeScore] = dict(
+                zip(in_order, family.answers("score", in_order), strict=True)
+            )
+            undecided = []
+            for i in open_ones:
+                if (error_bound := bounds[i]) is not None:
+                    now = tuple(scores[text] for text in comparisons[i].sentences)
+                    found[i] = Compared(now, step.beam, step.margin)
+                    off = error_bound.of(now)
+                    if not off or comparisons[i].decided(now, off):
+                        continue
+                undecided.append(i)
+            open_ones = undecided
+        return [found[i] for i in range(len(comparisons))]
+
+
+def _text(sentence: Asked) -> str:
+    if isinstance(sentence, Beginning):
+        return _text(sentence.sentence)
+    return sentence if isinstance(sentence, str) else sentence.text

@@ -1,84 +1,19 @@
-"""The text that a model reads before a sentence, and windows of texts longer than the model. No torch."""
+"""Documents: their sentences before a sentence, or as one text; windows of long texts. No torch."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.errors import PdtoolsError
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
-
-ContextParses = Literal["best", "beam"]
-DOCUMENT = "document"
-# Positions, for models without a longest row.
-_WINDOW = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """The text read before a sentence: as many whole sentences, the nearest ones, as fit a window with it.
-
-    Attributes:
-        of: ``document``: the sentences before it (:attr:`Sentence.before`); a file: the same ``sentences``
-            before each; None: nothing.
-        sentences: lines of running text, if the same ones are before each.
-        parses: for models with trees: ``best``: only the best derivation of each sentence is kept for the
-            next ones; ``beam``: as many as for any prefix, and the score of a sentence is the difference
-            that it makes to the sum over all.
-        window: positions of a row at most; None: the model's.
-        stride: for models without trees: texts longer than a window are read in windows that move by
-            this number of tokens; None: by half a window.
-    """
-
-    of: str | None = None
-    sentences: tuple[str, ...] = ()
-    parses: ContextParses = "best"
-    window: int | None = None
-    stride: int | None = None
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Return whether sentences are read other than each by itself."""
-        return self.of is not None or self.stride is not None or self.window is not None
-
-    def window_of(self, most: int | None) -> int | None:
-        """The most positions of a row, for a model whose longest row has ``most``; None: no limit.
-
-        Raises:
-            PdtoolsError: if the model cannot read so many, or windows would skip tokens.
-        """
-        window = self.window or most or (_WINDOW if self.is_asked_for else None)
-        if window is not None and most is not None and window > most:
-            raise PdtoolsError(f"--window {window}: the model reads {most} positions at most")
-        if window is not None and self.stride is not None and self.stride >= window:
-            raise PdtoolsError(f"--stride {self.stride}: must be below the window's {window} positions")
-        return window
-
-    def stride_of(self, window: int | None) -> int:
-        """The number of tokens by which a window of so many positions moves; without one any number."""
-        return self.stride or max(1, (window or 0) // 2)
-
-    def described(self, window: int | None, *, has_trees: bool) -> dict[str, Any]:
-        """The context for the settings of results."""
-        if not self.is_asked_for:
-            return {}
-        found = {"context": self.of, "context_parses": self.parses, "window": window, "stride": self.stride}
-        omitted = {name for name in ("context", "context_parses", "stride") if found[name] is None}
-        if self.of is None or not has_trees:
-            omitted.add("context_parses")
-        return {name: value for name, value in found.items() if name not in omitted}
-
-
-NO_CONTEXT = Context()
 
 
 def windows(length: int, window: int, stride: int) -> Iterator[tuple[int, int, int]]:

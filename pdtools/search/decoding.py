@@ -1,23 +1,28 @@
-"""Parsing of sentences into trees, line for line, with the scores of their derivations."""
+"""Parsing of sentences into trees: line for line, as a parser of text, and of a model in training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.files.names import ending
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search.inputs import SourcedLine
+from pdtools.search.model import Model, ModelSettings
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scores import Unscorable
-from pdtools.trees import BLANK_LINE, Tree, placeholder
+from pdtools.tokenization import join_words, split_spaces
+from pdtools.trees import BLANK_LINE, Tree, escape, placeholder, sentence_problem
 from pdtools.trees.graphs import Graph, conllu
 
 if TYPE_CHECKING:
-    from pdtools.search.model import Model
+    from pdtools.models import LoadedModel
+    from pdtools.training.samples import SampleParse
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +145,79 @@ def write_decoded(
             raise InputError("there is no sentence in the input")
         write_rejects(output, rejects)
     return DecodeCounts(trees=trees, words=words, placeholders=placeholders)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """The source of a :class:`CheckpointParser` (:class:`pdtools.parsers.in_chunks.ParserSettings`).
+
+    Attributes:
+        model: asked for parses.
+    """
+
+    model: ModelSettings
+
+    def load(self) -> CheckpointParser:
+        """Load the parser."""
+        return CheckpointParser(self.model.load())
+
+    def described(self) -> dict[str, Any]:
+        """The settings that its trees depend on."""
+        return self.model.for_job()
+
+
+class CheckpointParser:
+    """A :class:`~pdtools.parsers.backends.Parser` over a checkpoint with an attachment head, or TreeReg.
+
+    Args:
+        model: asked for parses (:func:`pdtools.search.load_model`).
+
+    Raises:
+        PdtoolsError: if it does not parse.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._style = model, model.settings["text_style"]
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+        """See :meth:`pdtools.parsers.backends.Parser.parse`."""
+        joined = (join_words(words, self._style) for words in sentences)
+        for words, found in zip(sentences, self._model.parse(joined), strict=True):
+            if isinstance(found, Unscorable):
+                yield ParseFailure(found.reason)
+            elif problem := sentence_problem(words):
+                yield ParseFailure(problem)
+            else:
+                ((_, tree),) = found.k_best
+                yield Tree(
+                    tuple(escape(word) for word in words), tree.tags, tree.labels, tree.starts, tree.ends
+                )
+
+
+def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse]:
+    """The best parse of each text (:data:`pdtools.training.samples.ParseSamples`).
+
+    A sentence that cannot be parsed has a reason, and stops nothing.
+
+    Args:
+        loaded: a model that parses, in evaluation mode.
+        texts: words with single spaces.
+    """
+    from pdtools.search.kinds import search_of
+    from pdtools.training.samples import SampleParse
+
+    by_treereg = not loaded.model.has_derivations
+    style = loaded.tokenizer.text_style
+    try:
+        # A small beam: these parses add to the time of every evaluation.
+        search = NO_SEARCH if by_treereg else SearchOptions(beam=search_of(loaded.model).sample_beam)
+        parser = Model.of(loaded, search, parses=True)
+        found = list(parser.parse(join_words(split_spaces(text).words, style) for text in texts))
+    except PdtoolsError as error:  # such as too little memory
+        return [SampleParse(None, None, None, str(error)) for _ in texts]
+    return [
+        SampleParse(None, None, None, parsed.reason)
+        if isinstance(parsed, Unscorable)
+        else SampleParse(str(parsed.k_best[0][1]), parsed.k_best[0][0], parsed.marginal)
+        for parsed in found
+    ]

@@ -1,35 +1,38 @@
-"""The registry of searches by kind of derivation, and the choice of a checkpoint's family."""
+"""The families of checkpoints: one for each kind of derivation, and the choice of a checkpoint's."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search.actions.scorer import ActionSearch
-from pdtools.search.actions.transitions import TransitionSearch
-from pdtools.search.arcs.scorer import ArcSearch
-from pdtools.search.attachments.scorer import AttachmentSearch
-from pdtools.search.contexts import Context
-from pdtools.search.derivation_search import DerivationSearch
+from pdtools.search.adaptive_beam import AdaptiveFamily
+from pdtools.search.checkpoints import SearchFamily
+from pdtools.search.families.actions import ActionFamily, TransitionFamily, inside_words
+from pdtools.search.families.arcs import ArcFamily
+from pdtools.search.families.attachments import AttachmentFamily, end_logprob, searched_tokens
+from pdtools.search.families.proposal_trees import ProposalTreesFamily
+from pdtools.search.families.treereg import TreeRegFamily
+from pdtools.search.families.unsearched import StringFamily
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, SearchOptions
-from pdtools.search.proposal_trees import ProposalTreesScorer
-from pdtools.search.scores import Measure
-from pdtools.search.strings.scorer import StringScorer
-from pdtools.search.strings.treereg_parser import TreeRegParser
+from pdtools.search.options import AUTO, Context, Particles, SearchOptions
+from pdtools.search.scores import GivenRow, Measure, PrefixScores, RowScore
 
 # By the name of their kind (:class:`pdtools.models.derivations.DerivationKind`).
-SEARCHES: dict[str, DerivationSearch] = {
-    "attachments": AttachmentSearch(),
-    "actions": ActionSearch(),
-    "arcs": ArcSearch(),
-    "transitions": TransitionSearch(),
+SEARCHES: dict[str, type[SearchFamily]] = {
+    "attachments": AttachmentFamily,
+    "actions": ActionFamily,
+    "arcs": ArcFamily,
+    "transitions": TransitionFamily,
 }
 
 
-def search_of(model: LanguageModel) -> DerivationSearch:
-    """The search for a model's derivations.
+def search_of(model: LanguageModel) -> type[SearchFamily]:
+    """The family that searches a model's derivations.
 
     Raises:
         PdtoolsError: if there is no search for them.
@@ -61,16 +64,23 @@ def family_of(
     elif search.beam == AUTO:
         if not model.words_depend:
             raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
-        found = search_of(model).adaptive(loaded, search, context=context)
+        searcher = search_of(model)
+        if not searcher.adapts:
+            raise PdtoolsError(f"{loaded.folder}: --beam auto is for attachment models: give a number")
+        found = AdaptiveFamily(
+            lambda step: searcher(
+                loaded, replace(search, beam=step.beam, margin=step.margin), context=context
+            )
+        )
     elif search.trees is not None:
         if context.of is not None:
             raise PdtoolsError("--trees cannot be combined with --context")
-        return ProposalTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
+        return ProposalTreesFamily(loaded, trees=search.trees, max_batch=search.max_batch)
     elif model.words_depend or (model.has_derivations and "structure" in measures):
-        found = search_of(model).searcher(loaded, search, context=context)
+        found = search_of(model)(loaded, search, context=context)
     else:
         search.check_one_width()
-        found = StringScorer(loaded, max_batch=search.max_batch, context=context)
+        found = StringFamily(loaded, max_batch=search.max_batch, context=context)
     found.measures = frozenset(measures)
     return found
 
@@ -82,14 +92,14 @@ def _parser(loaded: LoadedModel, search: SearchOptions, context: Context) -> Fam
             raise PdtoolsError(
                 f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
             )
-        return TreeRegParser(loaded, cky=search.cky, max_batch=search.max_batch)
+        return TreeRegFamily(loaded, cky=search.cky, max_batch=search.max_batch)
     if search.cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")
     if not loaded.model.has_derivations:
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
-    return search_of(loaded.model).searcher(loaded, search, context=context)
+    return search_of(loaded.model)(loaded, search, context=context)
 
 
 def check_widths(model: LanguageModel, search: SearchOptions) -> None:
@@ -100,3 +110,69 @@ def check_widths(model: LanguageModel, search: SearchOptions) -> None:
     """
     if not (model.has_derivations and search_of(model).has_widths):
         search.check_one_width()
+
+
+def particle_search(
+    model: LanguageModel,
+    token_ids: Sequence[NDArray[np.int32]],
+    particles: Particles,
+    *,
+    inside: Sequence[NDArray[np.bool_]] | None = None,
+    max_batch: int | None = None,
+    share_prefixes: bool = True,
+) -> list[PrefixScores]:
+    """Estimate log p(x) of strings (:mod:`pdtools.search.particles`).
+
+    The draws for a string depend only on the seed and on its tokens. Strings with a common beginning share
+    the particles for it.
+
+    Args:
+        model: in evaluation mode, one whose words depend on derivations.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence; for a model of windows
+            as in :func:`pdtools.search.beam_search`.
+        particles: their number and seed.
+        inside: for an action model, for each string the tokens that continue a word
+            (:func:`pdtools.search.families.actions.inside_words`).
+        max_batch: strings per batch; by default as many as fit a fixed amount of memory.
+        share_prefixes: see :func:`pdtools.search.beam_search`.
+
+    Returns:
+        log p̂ of the first t tokens of each string, in input order.
+
+    Raises:
+        PdtoolsError: if p(x) is exact without them, or the device is out of memory.
+    """
+    check_uses_particles(model)
+    return search_of(model).particles(
+        model, token_ids, particles, inside=inside, max_batch=max_batch, share_prefixes=share_prefixes
+    )
+
+
+def with_particles(
+    model: LanguageModel,
+    rows: Sequence[GivenRow],
+    scores: Sequence[RowScore],
+    particles: Particles,
+    *,
+    max_batch: int | None = None,
+) -> list[RowScore]:
+    """Add estimates of log p(x) to the scores of rows of shards; see :func:`particle_search`."""
+    ids = [searched_tokens(model, row.tokens) for row in rows]
+    inside = [inside_words(row.word) for row in rows]
+    found = particle_search(model, ids, particles, inside=inside, max_batch=max_batch)
+    return [
+        score._replace(particles=each.marginal, end_particles=end_logprob(model, tokens, each.logprobs))
+        for score, tokens, each in zip(scores, ids, found, strict=True)
+    ]
+
+
+def check_uses_particles(model: LanguageModel) -> None:
+    """Refuse a model that needs no particles.
+
+    Raises:
+        PdtoolsError: if p(x) is exact without them.
+    """
+    if not model.words_depend:
+        raise PdtoolsError(
+            "this model has no trees to sum over, and log p(x) is exact: leave out --particles"
+        )

@@ -18,9 +18,8 @@ from pdtools.jobs.devices import prepare_torch, torch_dtype
 from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
-from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, DEFAULT_SEARCH, SearchOptions
+from pdtools.search.options import AUTO, DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
@@ -39,11 +38,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.models import LoadedModel
+    from pdtools.search.checkpoints import Searched
+    from pdtools.search.sampling import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A model, and how it is asked; see :func:`load_model`.
+    """A model, and how it is asked; see :meth:`Model.of`.
 
     Attributes:
         device: ``auto``: a GPU, if a process has one.
@@ -92,54 +93,6 @@ class ModelSettings:
 _load = lru_cache(maxsize=1)(lambda settings: Model(settings))
 
 
-def load_model(
-    model_dir: str | Path,
-    search: SearchOptions = DEFAULT_SEARCH,
-    *,
-    device: str = "cpu",
-    dtype: Dtype = "float32",
-    bos: bool = True,
-    context: Context = NO_CONTEXT,
-    measures: Collection[Measure] = (),
-    parses: bool = False,
-) -> Model:
-    """Load a model for sentences.
-
-    Args:
-        model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
-            causal language model.
-        search: for models whose strings have derivations; for others, the number of sentences read at once.
-            The beam ``auto`` is for :meth:`Model.compare` alone.
-        device: a torch device.
-        dtype: the type of the weights. bf16 is faster if the processor computes in it, and less exact.
-        bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
-            first token has no score, and no row.
-        context: the text read before sentences.
-        measures: measures added to log-probabilities, if the model has them
-            (:attr:`pdtools.search.scores.SentenceScore.measures`).
-        parses: whether parses are asked too: TreeReg's need no beam, and only it uses ``search.cky``.
-
-    Raises:
-        PdtoolsError: if the folder holds no model that can be loaded, or one that cannot use all widths,
-            read the context, or parse.
-        MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
-    """
-    model = Model(
-        ModelSettings(
-            model_dir=str(model_dir),
-            search=search,
-            device=device,
-            dtype=dtype,
-            bos=bos,
-            context=context,
-            measures=tuple(measures),
-            parses=parses,
-        )
-    )
-    _ = model.family  # loads the weights, and refuses what the model cannot do
-    return model
-
-
 class Model:
     """A model of sentences: it scores, parses and compares them, and tells what comes next.
 
@@ -178,27 +131,52 @@ class Model:
     @classmethod
     def of(
         cls,
-        loaded: LoadedModel,
+        model: LoadedModel | str | Path,
         search: SearchOptions = DEFAULT_SEARCH,
         *,
+        device: str = "cpu",
+        dtype: Dtype = "float32",
+        bos: bool = True,
         context: Context = NO_CONTEXT,
         measures: Collection[Measure] = (),
         parses: bool = False,
     ) -> Model:
-        """The model of a checkpoint in memory; see :func:`load_model`. Without a beam it has no marginals.
+        """Load a model for sentences; also called :func:`load_model`.
+
+        Args:
+            model: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
+                causal language model; or a checkpoint in memory.
+            search: for models whose strings have derivations; for others, the number of sentences read at
+                once. The beam ``auto`` is for :meth:`compare` alone, of models in folders.
+            device: a torch device, for models in folders.
+            dtype: the type of their weights. bf16 is faster if the processor computes in it, and less exact.
+            bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
+                first token has no score, and no row.
+            context: the text read before sentences.
+            measures: measures added to log-probabilities, if the model has them
+                (:attr:`pdtools.search.scores.SentenceScore.measures`).
+            parses: whether parses are asked too: TreeReg's need no beam, and only it uses ``search.cky``.
 
         Raises:
-            PdtoolsError: see :func:`load_model`; or if the beam is ``auto``.
+            PdtoolsError: if the folder holds no model that can be loaded, or one that cannot use all widths,
+                read the context, or parse.
+            MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
         """
-        search.check_number()
-        folder = str(loaded.folder)
-        found = cls(
-            ModelSettings(
-                model_dir=folder, search=search, context=context, measures=tuple(measures), parses=parses
-            ),
-            loaded,
+        loaded = None if isinstance(model, (str, Path)) else model
+        if loaded is not None:
+            search.check_number()
+        asked = ModelSettings(
+            model_dir=str(model if loaded is None else loaded.folder),
+            search=search,
+            device=device,
+            dtype=dtype,
+            bos=bos,
+            context=context,
+            measures=tuple(measures),
+            parses=parses,
         )
-        _ = found.family  # refuses what the model cannot do
+        found = cls(asked, loaded)
+        _ = found.family  # loads the weights, and refuses what the model cannot do
         return found
 
     def in_chunks(self, plan: Plan, job: JobFolder | None) -> Model:
@@ -250,9 +228,9 @@ class Model:
             raise PdtoolsError(
                 f"{asked.model_dir}: a Hugging Face language model has no trees: leave out --trees"
             )
-        from pdtools.search.strings.huggingface import HuggingFaceScorer
+        from pdtools.search.families.huggingface import HuggingFaceFamily
 
-        return HuggingFaceScorer(
+        return HuggingFaceFamily(
             asked.model_dir,
             device=self._device,
             dtype=asked.dtype,
@@ -293,18 +271,17 @@ class Model:
         """Score sentences, with the measures that are asked for."""
         if self._plan is not None:
             return self._in_chunks("score", sentences)
-        measures = () if self.asked is None else self.asked.measures
-        if "rank" not in measures:
-            return self.family.score(sentences)
+        if not self.family.keeps_tables:
+            return self.family.answers("score", sentences)
         from pdtools.search.next_tokens import measured
 
-        return measured(self.family.next_tokens(sentences), measures)
+        return measured(self.next_tokens(sentences), self.family.measures)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """Score sentences, and add the best incremental parses."""
         if self._plan is not None:
             return self._in_chunks("score_with_parses", sentences)
-        return self.family.score_with_parses(sentences)
+        return self.family.answers("score_with_parses", sentences)
 
     def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """Parse sentences.
@@ -314,11 +291,10 @@ class Model:
             k_best: number of trees. One: the best derivation's. More: the most probable ones of the
                 beam, all different; the probabilities of derivations that give the same tree (models of arcs:
                 the same arcs) are added.
-            derivations: give the best derivations instead, whose trees may be the same.
         """
         if self._plan is not None:
             return self._in_chunks("parse", sentences, k_best=k_best)
-        return self.family.parse(sentences, k_best=k_best)
+        return self.family.answers("parse", sentences, k_best=k_best)
 
     def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """Score sentences as far as comparisons of them need it, with the beam ``auto``."""
@@ -332,7 +308,10 @@ class Model:
         Raises:
             PdtoolsError: if the model gives none.
         """
-        return self.family.next_tokens(sentences)
+        from pdtools.search.next_tokens import sentences_at_once
+
+        at_once = sentences_at_once(self.family.vocab_size, self.look_ahead)
+        return self.family.answers("next_tokens", sentences, at_once)
 
     def following(self, text: str) -> NDArray[np.float64]:
         """The next-token distribution after a beginning of a sentence: log p(v | text), float64 (V,), nats.
@@ -344,9 +323,46 @@ class Model:
         """
         return self.family.following(text)
 
-    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """Score rows of shards with their derivations."""
-        return self.family.score_rows(rows)
+    def trace(
+        self, sentences: Iterable[str | Sentence], *, hypotheses: int = 10
+    ) -> Iterator[Searched | Unscorable]:
+        """Search the derivations of sentences, and record the search.
+
+        Args:
+            sentences: see the class.
+            hypotheses: number of hypotheses of the beam after each token that are kept.
+
+        Raises:
+            PdtoolsError: if the model is not searched.
+        """
+        return self.family.answers("trace", sentences, hypotheses=hypotheses)
+
+    def sample(self, number: int, *, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
+        """Draw strings with their derivations; see :func:`pdtools.search.sampling.sample`.
+
+        Raises:
+            PdtoolsError: if the model is no checkpoint of pdtools, or a masked one.
+        """
+        from pdtools.search.sampling import sample
+
+        self.loaded.model.check_causal()
+        return sample(self.loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+
+    def score_rows(self, rows: Sequence[GivenRow], particles: Particles | None = None) -> list[RowScore]:
+        """Score rows of shards with their derivations.
+
+        Args:
+            rows: the rows.
+            particles: to estimate log p(x) too.
+        """
+        scores = self.family.score_rows(rows)
+        if particles is None:
+            return scores
+        from pdtools.search.kinds import with_particles
+
+        assert self.asked is not None
+        max_batch = self.asked.search.max_batch
+        return with_particles(self.loaded.model, rows, scores, particles, max_batch=max_batch)
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Next-token distributions after prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
@@ -359,6 +375,9 @@ class Model:
         chunks = (Chunk(tuple(each)) for each in cut(items, self.look_ahead))
         for _, found in map_chunks(work, chunks, self._plan, self._job):
             yield from found
+
+
+load_model = Model.of
 
 
 @dataclass(frozen=True, slots=True)

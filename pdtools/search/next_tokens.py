@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.jobs.devices import widest_float
-from pdtools.models import LoadedModel
-from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Measure, NextTokens, SentenceScore, Unscorable
 from pdtools.tokenization import Tokenizer
 
@@ -71,35 +69,6 @@ def as_measures(
         made["begins"] = np.where(begins[tokens], found[:m, 1], 0.0)
         made["ends"] = np.append(found[1:, 1], np.zeros(m + 1 - len(found)))
     return made
-
-
-@torch.inference_mode()
-def string_summaries(
-    loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
-) -> list[NDArray[np.float64]]:
-    """:func:`summaries` of the distributions before the tokens of strings.
-
-    Args:
-        loaded: a model whose tokens depend on no derivation.
-        token_ids: for each string int32[n + 2], as in :func:`pdtools.search.strings.scorer.string_logprobs`.
-        max_batch: strings per batch; by default as many as fit a fixed amount of memory.
-
-    Returns:
-        For each string float64[n + 1, 2].
-    """
-    model = loaded.model
-    begins = torch.from_numpy(word_beginnings(loaded.tokenizer)).to(model.device)
-    results: dict[int, NDArray[np.float64]] = {}
-    for places in length_groups(
-        [len(ids) for ids in token_ids],
-        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
-    ):
-        rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
-        with explained_memory_errors():
-            found = summaries(model.position_logprobs(model.pack(rows).to(model.device)), begins)
-        for i, values in zip(places, found.cpu().numpy(), strict=True):
-            results[i] = values[1 : len(token_ids[i])]
-    return [results[i] for i in range(len(token_ids))]
 
 
 def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ class Parsed:
 
     Attributes:
         k_best: log joint (nats) and tree of each: different trees (of models of arcs: different arcs), each
-            with the sum over its derivations in the beam; or derivations, if one parse or derivations were
+            with the sum over its derivations in the beam; or the best derivation, if one parse was
             requested.
         marginal: log p(x) in nats, over the beam.
         dropped: the share of the probability of all derivations that the search is estimated to have dropped.
@@ -47,15 +47,14 @@ class Parsed:
         dropped: float,
         *,
         k_best: int,
-        merging: bool,
         arcs: Sequence[str] = (),
     ) -> Parsed:
-        """The k best parses: derivations, or sums over those that give the same tree, or arcs.
+        """The best derivation; or the k best sums over those that give the same tree, or arcs.
 
         Derivations give the same tree if they differ only within words, or only in the constituents left for
         end-of-sentence to reduce. Equally probable parses are in the order of their best derivations.
         """
-        if merging:
+        if k_best > 1:
             joints: dict[str, list[float]] = {}
             first: dict[str, int] = {}
             parses = arcs or [tree.to_brackets() for _, tree in derivations]

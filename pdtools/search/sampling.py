@@ -13,7 +13,7 @@ from torch import Tensor
 from pdtools.jobs.devices import widest_float
 from pdtools.models import LanguageModel
 from pdtools.models.derivations import AnyDerivation
-from pdtools.search.memory import hypotheses_that_fit
+from pdtools.search.batches import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import Tree, escape, placeholder, word_problem
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, Union
 
 from pdtools.errors import PdtoolsError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pdtools.tokenization import Sentence
 
+Found = TypeVar("Found")
 NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
 # Types to which weights may be converted for scoring; scores are summed in float64 either way.
 Dtype = Literal["float32", "bf16"]
@@ -166,6 +167,80 @@ class PrefixScores:
     def logprobs(self) -> NDArray[np.float64]:
         """Differences A_t − A_{t−1} for tokens and the end: float64[n + 1], nats; -inf once A_{t−1} is."""
         return increments(self.prefix_logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class BeamStep(Generic[Found]):
+    """The beam after a token, with the K best of its hypotheses, best first.
+
+    Attributes:
+        kept: number of hypotheses in it.
+        total: log Σ of their joint probabilities, nats.
+        joints: float64[K], nats.
+        parents: int64[K], the rank of the hypothesis that each extends, among all kept after the token
+            before.
+        derivations: each one's: attachments int32[k + 1], or actions.
+        token_logprobs: float64[K], nats: log p of the token alone; None for action models.
+        attachment: float64[k + 1], the probability that the token attaches to each position, over all
+            extensions before any was dropped; None for action models.
+    """
+
+    kept: int
+    total: float
+    joints: NDArray[np.float64]
+    parents: NDArray[np.int64]
+    derivations: tuple[Found, ...]
+    token_logprobs: NDArray[np.float64] | None = None
+    attachment: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult(PrefixScores, Generic[Found]):
+    """The result of the search for the derivations of one string of n tokens.
+
+    Attributes:
+        derivations: the best ones, best first, with their log joints, nats.
+        incremental: the best hypothesis after each token, from ROOT or the first token on; then the best
+            derivation.
+        log_share_kept: the log of the estimated share of p(x) that the search kept, nats: 0 if nothing was
+            ever dropped.
+        steps: if requested, the beam after each token, and after end-of-sentence.
+        next_logprobs: float64 (n + 1, vocabulary), nats, if requested: at t from 0 to n, log Σ over the beam
+            of the joint probability of the first t tokens, their derivation, and each token that may follow.
+    """
+
+    derivations: tuple[tuple[float, Found], ...]
+    incremental: tuple[Found, ...]
+    log_share_kept: float
+    steps: tuple[BeamStep[Found], ...] = ()
+    next_logprobs: NDArray[np.float64] | None = None
+
+    @property
+    def dropped(self) -> float:
+        """The share of p(x) that the search dropped, assuming that it fared like the kept part."""
+        return dropped_share(self.log_share_kept)
+
+    @property
+    def conditional_next_logprobs(self) -> NDArray[np.float64]:
+        """Next-token log-probabilities after every token, float64 (n + 1, vocabulary), nats, if requested.
+
+        They are A_{t+1} − A_t, had a token followed the first t; they sum to 1 minus the share dropped after
+        token t. They are -inf once A_t is.
+        """
+        import numpy as np
+
+        assert self.next_logprobs is not None
+        before = self.prefix_logprobs[:-1, None]
+        nothing = np.full_like(self.next_logprobs, -np.inf)
+        found: NDArray[np.float64] = np.subtract(
+            self.next_logprobs, before, out=nothing, where=before > -np.inf
+        )
+        return found
+
+
+def dropped_share(log_share_kept: float) -> float:
+    """The dropped share of p(x), from the log of the kept share."""
+    return 0.0 - math.expm1(min(log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
 
 def nothing_found(max_length: int | None) -> str:

@@ -15,9 +15,10 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.provenance.model_names import name_of
-from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents
+from pdtools.search.contexts import joined, parts_of, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
+from pdtools.search.options import DOCUMENT, Context
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.spans import read_spans

@@ -51,7 +51,7 @@ class SampleParse:
 
 
 ParseSamples = Callable[[LoadedModel, Sequence[str]], list[SampleParse]]
-"""Parses texts; :func:`pdtools.search.samples.parse_samples`, which training does not import."""
+"""Parses texts; :func:`pdtools.search.decoding.parse_samples`, which training does not import."""
 
 
 def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[SampledParse]:

@@ -142,7 +142,7 @@ class TrainOptions:
         on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
         listener: receives progress reports.
         parse_samples: the function that parses sample sentences (``train.sample_parses``), such as
-            :func:`pdtools.search.samples.parse_samples`; None: they are not parsed.
+            :func:`pdtools.search.decoding.parse_samples`; None: they are not parsed.
         stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
         ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
         distribution: how they divide the work (:class:`~pdtools.training.distributed.ParallelModel`).

@@ -16,8 +16,7 @@ import torch
 
 from pdtools.files import read_json, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
-from pdtools.inspection.history import shares_of
-from pdtools.inspection.recurrent import inspect_run
+from pdtools.inspection.recurrent import inspect_run, shares_of
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.training import Interruption, read_recipe, run_state, train
 from pdtools.training.loop import NullListener

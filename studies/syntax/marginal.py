@@ -20,12 +20,12 @@ from pdtools.files import write_json
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.provenance import provenance
-from pdtools.search.actions.scorer import inside_words
-from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.search.attachments.beam import BeamResult, beam_search
+from pdtools.search.families.actions import inside_words
+from pdtools.search.families.attachment_beam import BeamResult, beam_search
+from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
+from pdtools.search.kinds import particle_search
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam, Particles
-from pdtools.search.particles import particle_search
 from pdtools.search.scores import GivenRow
 from pdtools.shards import ShardSet
 

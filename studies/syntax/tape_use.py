@@ -44,8 +44,8 @@ from pdtools.files import write_json
 from pdtools.models import LanguageModel, LoadedModel, StackState, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.provenance import provenance
-from pdtools.search.attachments.beam import BeamResult, beam_search
-from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.batches import in_batches, strings_that_fit
+from pdtools.search.families.attachment_beam import BeamResult, beam_search
 from pdtools.search.options import AttachmentBeam
 from pdtools.shards import ShardSet
 from pdtools.trees.attachments import sentence_layout
@@ -132,19 +132,17 @@ class Read:
 @torch.inference_mode()
 def read(model: LanguageModel, tokens: Sequence[Ints], attach: Sequence[Ints]) -> Read:
     """Teacher-forced passes over sentences, ROOT first, with attachments."""
-    logprobs, best = {}, {}
-    for places in length_groups(
-        [len(each) for each in tokens], lambda length: strings_that_fit(length, model.vocab_size)
-    ):
+
+    def work(places: list[int]) -> Iterator[tuple[NDArray[np.float64], Ints]]:
         batch = model.pack([(tokens[i], attach[i]) for i in places]).to(model.device)
-        with explained_memory_errors():
-            parts = model.forward_parts(batch)
+        parts = model.forward_parts(batch)
         found = parts.token_logprobs.double().cpu().numpy(), parts.attach_best.int().cpu().numpy()
         for i, of_tokens, of_attachments in zip(places, *found, strict=True):
-            logprobs[i] = of_tokens[1 : len(tokens[i])]
-            best[i] = of_attachments[1 : len(tokens[i]) - 1]
-    order = range(len(tokens))
-    return Read([logprobs[i] for i in order], [best[i] for i in order])
+            yield of_tokens[1 : len(tokens[i])], of_attachments[1 : len(tokens[i]) - 1]
+
+    lengths = [len(each) for each in tokens]
+    found = in_batches(lengths, lambda length: strings_that_fit(length, model.vocab_size), work)
+    return Read([logprobs for logprobs, _ in found], [best for _, best in found])
 
 
 def incremental(model: LanguageModel, tokens: Sequence[Ints], found: Sequence[BeamResult]) -> Logs:

@@ -18,18 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.models import Batch, LanguageModel, LoadedModel, TokenParts
+from pdtools.models import Batch, LanguageModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
-from pdtools.search.checkpoint_scorer import CheckpointScorer
-from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch
-from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
-from pdtools.search.parses import Parsed
-from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
-from pdtools.tokenization import Sentence
-from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
+from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.scores import Continuation, RowScore, SearchResult
+from pdtools.trees import Tree, merge_subwords, tree_from_attachments
 
 
 class ToyKind(DerivationKind):
@@ -271,31 +266,18 @@ def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Deriv
     return derivations
 
 
-class EnumeratingSearch(DerivationSearch):
+class EnumeratingFamily(SearchFamily):
     """A search by enumeration, for any kind of derivations."""
 
-    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Any:
-        """See :meth:`DerivationSearch.searcher`."""
-        return EnumeratingScorer(loaded, search, context=context)
-
-
-class EnumeratingScorer(CheckpointScorer):
-    """A searcher that has a beam for all derivations, of any kind."""
-
+    kind = "enumeration"
+    bound = "exact: all derivations"
     look_ahead = 2
-    marginal = "exact: all derivations"
+    widest = 1 << 20
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        search: SearchOptions = DEFAULT_SEARCH,
-        *,
-        context: Context = NO_CONTEXT,
-    ) -> None:
-        searched = {"beam": search.beam, "margin": None}
-        super().__init__(
-            loaded, kind="enumeration", searched=searched, max_batch=search.max_batch, context=context
-        )
+    @staticmethod
+    def beam_of(search: SearchOptions) -> AttachmentBeam | None:
+        """See :meth:`SearchFamily.beam_of`."""
+        return search.for_attachments()
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [
@@ -317,45 +299,25 @@ class EnumeratingScorer(CheckpointScorer):
         return found
 
     def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterator[Any]:
-        """See :meth:`CheckpointScorer.next_logprobs`."""
+        """See :meth:`CheckpointFamily.next_logprobs`."""
         for ids in token_ids:
             found = self.continuations([ids[:t] for t in range(1, len(ids))])
             yield np.stack([each.logprobs for each in found]), 0.0
 
-    def _search(self, window: list[Encoded]) -> list[tuple[Encoded, Enumerated]]:
-        return [
-            (item, enumerate_derivations(self.loaded.model, item.encoding.ids.tolist())) for item in window
-        ]
+    def search(self, window: Sequence[Encoded], *, k_best: int = 1, trace: int = 0) -> Iterator[Searched]:
+        """See :meth:`SearchFamily.search`."""
+        for item in window:
+            found = enumerate_derivations(self.loaded.model, item.encoding.ids.tolist())
+            best = [
+                (joint, self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32)))
+                for joint, choices in found.joints[:k_best]
+            ]
+            prefixes = np.array(found.prefix_logprobs)
+            yield Searched(item, SearchResult(prefixes, tuple(best), (), 0.0), np.diff(prefixes))
 
-    def score(self, sentences: Any) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Model.score`."""
-        for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
-            if isinstance(found, Unscorable):
-                yield found
-            else:
-                item, enumerated = found
-                yield sentence_score(self.loaded.tokenizer, item, np.diff(enumerated.prefix_logprobs))
-
-    def score_with_parses(self, sentences: Any) -> Iterator[Any]:
-        """See :meth:`Family.score_with_parses`; there are no attachments to show."""
+    def incremental(self, found: Searched, tokens: Sequence[str]) -> Iterator[str]:
+        """See :meth:`SearchFamily.incremental`; there are no attachments to show."""
         raise NotImplementedError
-
-    def parse(
-        self, sentences: Any, *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Family.parse`."""
-        for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
-            if isinstance(found, Unscorable):
-                yield found
-                continue
-            item, enumerated = found
-            words: Sentence = item.sentence
-            trees = []
-            for joint, choices in enumerated.joints[:k_best]:
-                derivation = self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32))
-                leaves = [escape(word) for word in words.words]
-                trees.append((joint, derivation.tree(leaves, item.encoding.word[1:-1].tolist(), None)))
-            yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1], dropped=0.0)
 
 
 PAIRS = (("a b", "b a"), ("c", "a a"), ("a c b", "b c"))  # good, bad

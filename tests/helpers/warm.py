@@ -19,7 +19,7 @@ IMPORTED = (
     *("torch._dynamo", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
     *("pdtools.cli.main", "pdtools.training", "pdtools.formal", "pdtools.parsers.in_chunks"),
     *("pdtools.search.kinds", "pdtools.search.model"),
-    *("pdtools.search.samples", "pdtools.report.evaluations", "pdtools.evaluation.external"),
+    *("pdtools.search.decoding", "pdtools.report.evaluations", "pdtools.evaluation.external"),
     *("pdtools.evaluation.formal.dyck", "pdtools.evaluation.parsing.record"),
 )
 # Called as pdtools, or as python with a script: hands command and streams over, and ends as it did.

@@ -25,8 +25,8 @@ from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.search import beam_search
+from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
-from pdtools.search.proposal_trees import read_proposal_trees
 
 REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
 # Contents by condition; region 3 is empty, region 4 has two tokens.

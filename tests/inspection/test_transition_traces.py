@@ -12,7 +12,7 @@ from pdtools.inspection.derivation_views import view_of
 from pdtools.inspection.trace import Trace
 from pdtools.inspection.tracing import trace, unpack_weights
 from pdtools.models import LoadedModel
-from pdtools.search.actions.transitions import TransitionScorer
+from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
 
 TEXT = "a b c a"
@@ -29,7 +29,7 @@ def found(model: LoadedModel) -> Trace:
 
 
 def test_arcs_of_the_beam(found: Trace, model: LoadedModel) -> None:
-    (result,) = TransitionScorer(model, SearchOptions(beam=100)).search([TEXT], trace=4)
+    (result,) = Model.of(model, SearchOptions(beam=100)).trace([TEXT], hypotheses=4)
     steps = result.result.steps  # type: ignore[union-attr]
     assert found.derivations == "arcs"
     assert len(found.steps) == len(steps) == 5
@@ -53,7 +53,7 @@ def test_attention_to_the_best_derivation(found: Trace, model: LoadedModel) -> N
     assert [each for each in attention.positions if not isinstance(each, str)] == [0, 1, 2, 3, 4]
     assert len(names) == 2 * 3 + 1
     assert all(first + "'" == second for first, second in zip(names[:-1:2], names[1::2], strict=True))
-    (result,) = TransitionScorer(model, SearchOptions(beam=100)).search([TEXT])
+    (result,) = Model.of(model, SearchOptions(beam=100)).trace([TEXT], hypotheses=0)
     batch = model.model.pack([(result.encoded.ids, result.result.derivations[0][1])])  # type: ignore[union-attr]
     wanted = attention_weights(model.model, batch).weights[0].detach().numpy()
     weights = unpack_weights(attention.weights, attention.layers, attention.heads)
@@ -62,7 +62,7 @@ def test_attention_to_the_best_derivation(found: Trace, model: LoadedModel) -> N
 
 def test_what_is_read_before_a_token(model: LoadedModel) -> None:
     """The last token is read with no arc after it; the rows before it are those of the best hypothesis."""
-    (result,) = TransitionScorer(model, SearchOptions(beam=100)).search([TEXT])
+    (result,) = Model.of(model, SearchOptions(beam=100)).trace([TEXT], hypotheses=0)
     ids, incremental = result.encoded.ids, result.result.incremental  # type: ignore[union-attr]
     view = view_of(model.model)
     for token in range(1, 5):

@@ -100,8 +100,8 @@ def _suite(rng: random.Random) -> dict[str, Any]:
 @pytest.fixture
 def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Case]:
     """A command of ``COMMANDS`` by name, with chunks of a few sentences or trees."""
-    monkeypatch.setattr("pdtools.search.encoding.LOOK_AHEAD", 5)
-    monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
+    monkeypatch.setattr("pdtools.search.family.LOOK_AHEAD", 5)
+    monkeypatch.setattr("pdtools.search.family.SEARCH_LOOK_AHEAD", 4)
     monkeypatch.setattr("pdtools.parsers.in_chunks.CHUNK", 5)
     monkeypatch.setattr("pdtools.evaluation.formal.dyck.PREFIXES_PER_CHUNK", 3)
     monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)

@@ -237,7 +237,7 @@ def test_after_a_full_disk_the_same_command_succeeds(
     """The disk is full at one of the renamings: job.json, a chunk, the rejects, the record and the output."""
     command, calls = case("surprisal"), itertools.count()
     for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one chunk, for which nobody needs --resume
-        monkeypatch.setattr(f"pdtools.search.encoding.{name}", 100)
+        monkeypatch.setattr(f"pdtools.search.family.{name}", 100)
     wanted = plain(command)
     real = os.replace
 

@@ -33,11 +33,11 @@ from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.released_pushdown import import_model, read_vocabulary
-from pdtools.search.attachments.beam import beam_search
+from pdtools.search.families.attachment_beam import beam_search
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.model import load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
-from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import split_words
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -15,8 +15,7 @@ from search_oracle import save_checkpoints
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_model
 from pdtools.search.adaptive_beam import SURE, ErrorBound, MaybeScore, Step
-from pdtools.search.contexts import Context
-from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.options import AUTO_SEARCH, Context, SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 
 STEPS = (
@@ -64,7 +63,7 @@ TOTALS: list[float] = []
 def test_comparisons_go_as_far_as_they_need(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", STEPS)
+    monkeypatch.setattr("pdtools.search.adaptive_beam.STEPS", STEPS)
     pair = ("a b c a b", "c b a c a")
     scores = [
         list(load_model(folders["pushdown"], SearchOptions(beam=step.beam, margin=step.margin)).score(pair))
@@ -90,7 +89,7 @@ def test_sums_of_regions_and_totals_have_their_own_steps(
         Step(3, 2.0, ErrorBound(0.125, 1.0), ErrorBound(0.1, 0.0)),
         Step(50, None, SURE, SURE),
     )
-    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", steps)
+    monkeypatch.setattr("pdtools.search.adaptive_beam.STEPS", steps)
     asked: list[tuple[str, float]] = []
 
     @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def test_sums_of_regions_and_totals_have_their_own_steps(
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a comparison says: nothing was dropped."""
     monkeypatch.setattr(
-        "pdtools.search.attachments.scorer.STEPS",
+        "pdtools.search.adaptive_beam.STEPS",
         (Step(10, None, ErrorBound(1.0, 1.0), None), Step(50, None, SURE, SURE)),
     )
     (found,) = load_model(folders["pushdown"], AUTO_SEARCH).compare([After(("a b c", "b b"), 9)])
@@ -135,7 +134,7 @@ def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pyt
 
 
 def test_comparisons_are_read_after_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", (Step(3, None, SURE, SURE),))
+    monkeypatch.setattr("pdtools.search.adaptive_beam.STEPS", (Step(3, None, SURE, SURE),))
     folder = save_checkpoints(tmp_path, window=12)[0]["pushdown"]
     context = Context(of="x", sentences=("a b", "c"))
     (found,) = load_model(folder, AUTO_SEARCH, context=context).compare([After(("b c a", "b b"), 9)])

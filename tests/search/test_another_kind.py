@@ -14,17 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, row
-from toy_grammar_lm import PAIRS, EnumeratingSearch, enumerate_derivations, write_pairs, write_suite
+from toy_grammar_lm import PAIRS, EnumeratingFamily, enumerate_derivations, write_pairs, write_suite
 from toy_mark_lm import OTHER, MarkConfig, MarkLM, marked
 
 from pdtools.cli.main import run
 from pdtools.inspection.tracing import trace
 from pdtools.models import MODELS, register, save_checkpoint
 from pdtools.search import beam_search, sample
-from pdtools.search.attachments.scorer import AttachmentSearch
-from pdtools.search.kinds import SEARCHES
+from pdtools.search.families.attachments import AttachmentFamily
+from pdtools.search.kinds import SEARCHES, particle_search
 from pdtools.search.options import AttachmentBeam, Particles
-from pdtools.search.particles import particle_search
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -36,7 +35,7 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint, whose model and search are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "marks", None)
     register("marks", MarkConfig, MarkLM)
-    monkeypatch.setitem(SEARCHES, "marks", EnumeratingSearch())
+    monkeypatch.setitem(SEARCHES, "marks", EnumeratingFamily)
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(tmp_path / "marks", mark_model(), tokenizer, shards=shards)
@@ -123,7 +122,7 @@ def test_the_beam_search_of_attachments_takes_marks(beam: int) -> None:
 def test_scores_and_trees_by_the_search_of_attachments(
     marks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SEARCHES, "marks", AttachmentSearch())
+    monkeypatch.setitem(SEARCHES, "marks", AttachmentFamily)
     (tmp_path / "in.txt").write_text("c a b\n")
     call("surprisal", tmp_path / "in.txt", "--model", marks, "--nats", "-o", tmp_path / "out.tsv")
     rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
@@ -151,7 +150,7 @@ def test_particles_of_the_beam_search_are_unbiased() -> None:
 def test_particles_are_exact_where_all_can_be_kept_and_unbiased_where_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(SEARCHES, "marks", EnumeratingSearch())
+    monkeypatch.setitem(SEARCHES, "marks", EnumeratingFamily)
     model, tokens = mark_model(), [3, 4, 5, 5, 3]
     exact = enumerate_derivations(model, row(tokens).tolist()).prefix_logprobs
     (found,) = particle_search(model, [row(tokens)], Particles(number=16))

@@ -19,9 +19,9 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search import beam_search, sample
+from pdtools.search.kinds import particle_search
 from pdtools.search.options import AttachmentBeam, Particles
 from pdtools.search.parses import Parsed
-from pdtools.search.particles import particle_search
 from pdtools.trees import Tree
 
 STRINGS = [[3, 4, 3], [3, 5, 4], [4], [3, 4, 4], [], [3, 5]]
@@ -154,11 +154,11 @@ def test_parses_with_the_same_arcs_are_one() -> None:
     tree = Tree.from_brackets("(X a b)")
     derivations = [(math.log(share), tree) for share in (0.4, 0.3, 0.2)]
     arcs = ("0-1 1-2", "0-2 2-1", "0-2 2-1")
-    found = Parsed.of(derivations, 0.0, 0.0, k_best=2, merging=True, arcs=arcs)
+    found = Parsed.of(derivations, 0.0, 0.0, k_best=2, arcs=arcs)
     assert found.arcs == ("0-2 2-1", "0-1 1-2")
     assert [joint for joint, _ in found.k_best] == pytest.approx([math.log(0.5), math.log(0.4)])
-    apart = Parsed.of(derivations, 0.0, 0.0, k_best=3, merging=False, arcs=arcs)
-    assert (apart.arcs, apart.k_best) == (arcs, tuple(derivations))
+    one = Parsed.of(derivations[:1], 0.0, 0.0, k_best=1, arcs=arcs[:1])
+    assert (one.arcs, one.k_best) == (arcs[:1], tuple(derivations[:1]))
 
 
 @pytest.mark.parametrize(("arcs", "beam", "seed"), [("released", 4, 1), ("set", 6, 2), ("released", 7, 3)])

@@ -14,9 +14,9 @@ from toy_gpt2 import save_gpt2
 from pdtools.models import save_checkpoint
 from pdtools.search import TreesFile, load_model
 from pdtools.search.adaptive_beam import MaybeScore
+from pdtools.search.batches import SortedStrings
+from pdtools.search.families import huggingface
 from pdtools.search.options import SearchOptions
-from pdtools.search.strings import huggingface
-from pdtools.search.strings.prefix_tree import SortedStrings
 
 SENTENCES = ("a b c", "b", "c a", "a b", "b c a b", "c b")
 TREES = ("(S a (S b c))", "(X b)", "(S c a)", "(S a b)", "(S (S b c) (S a b))", "(S c b)")
@@ -89,7 +89,7 @@ def test_so_many_sentences_are_read_at_once(
         scorer: Any = load_model(folder, options, measures=measures)
         if "gpt2" in kind:
             scorer.family._packs &= kind == "gpt2"
-            counted(huggingface, "length_groups", lambda lengths, fit: min(len(lengths), fit(max(lengths))))
+            counted(huggingface, "in_batches", lambda lengths, fit, _: min(len(lengths), fit(max(lengths))))
         else:
             counted(scorer.loaded.model, "pack", len)
         return [score.total for score in scorer.score(SENTENCES)]

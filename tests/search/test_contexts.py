@@ -15,22 +15,13 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, StringScorer, beam_search, load_model
-from pdtools.search.contexts import (
-    DOCUMENT,
-    Context,
-    documents_of,
-    joined,
-    lines_of,
-    parts_of,
-    windows,
-    with_documents,
-)
+from pdtools.search import SentenceScore, StringFamily, beam_search, load_model
+from pdtools.search.contexts import documents_of, joined, lines_of, parts_of, windows, with_documents
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import DOCUMENT, AttachmentBeam, Context, SearchOptions
 from pdtools.search.scores import GivenRow, Unscorable
-from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
 
@@ -78,12 +69,6 @@ def test_windows_score_every_position_once_and_show_it_enough(
     assert scored == list(range(length))
 
 
-def test_windows_are_those_of_a_loop_over_begins() -> None:
-    assert list(windows(10, 4, 3)) == [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
-    assert list(windows(4, 4, 1)) == [(0, 4, 0)]
-    assert list(windows(1, 4, 1)) == [(0, 1, 0)]
-
-
 @pytest.mark.parametrize(
     ("context", "most", "message"),
     [
@@ -120,12 +105,6 @@ def test_documents_end_with_files_and_at_blank_lines() -> None:
         ["a", "b"],
         ["c"],
     ]
-
-
-def test_sentences_that_cannot_be_in_a_window_with_the_next_are_forgotten() -> None:
-    text = lines("a b c", "a", "b c", "c")
-    before = [[s.text for s in line.sentence.before] for line in with_documents(text, 5)]
-    assert before == [[], ["a b c"], ["a"], ["a", "b c"]]
 
 
 @given(
@@ -315,22 +294,11 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
         assert part.starts == (*starts, len(part.text))
 
 
-def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Path]) -> None:
-    texts = ["a b", "c", "b a b"]
-    whole = one(
-        load_model(folders["base"], SearchOptions(beam=1), context=Context(stride=1)),
-        joined(list(map(split_spaces, texts))),
-    )
-    scorer = load_model(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
-    totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
-    assert whole.total == pytest.approx(sum(totals), rel=2e-6, abs=1e-5)
-
-
 def test_rows_longer_than_the_model_are_read_as_documents_are(folders: dict[str, Path]) -> None:
     """Between others, and with the ends of all of their sentences."""
     documents = [["a b c", "c", "b a b b", "a c c a b"], ["b a", "c"], ["c b a c b a b", "a", "b b c a a"]]
     scorer = load_model(folders["base"])
-    assert isinstance(scorer.family, StringScorer)
+    assert isinstance(scorer.family, StringFamily)
     rows = [np.array(window_tokens([ids(text) for text in texts]), np.int32) for texts in documents]
     given = [GivenRow(tokens, scorer.loaded.model.no_derivation(tokens), tokens) for tokens in rows]
     reading = load_model(folders["base"], context=Context(stride=WINDOW // 2))

@@ -11,18 +11,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, all_attachments, exhaustive_prefixes, parts, row, tiny_model
 from toy_grammar_lm import (
-    PAIRS,
-    EnumeratingSearch,
+    EnumeratingFamily,
     ToyConfig,
     ToyGrammarLM,
     enumerate_derivations,
-    write_pairs,
-    write_suite,
 )
 
 from pdtools.cli.main import run
@@ -99,7 +95,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint of an action model, whose kind and searcher are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "toy", None)
     register("toy", ToyConfig, ToyGrammarLM)
-    monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingSearch())
+    monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingFamily)
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False).with_labels(("S", "Y"))
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(tmp_path / "toy", toy_model(), tokenizer, shards=shards)
@@ -141,19 +137,6 @@ def test_the_toy_has_the_known_numbers_of_derivations(max_open: int, numbers: tu
         assert found.prefix_logprobs[-1] == pytest.approx(plain_marginal(model, tokens), abs=1e-9)
 
 
-def test_surprisals(toy: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_text("a b\nc\n")
-    out = tmp_path / "out.tsv"
-    assert (
-        run(["surprisal", str(tmp_path / "in.txt"), "--model", str(toy), "--nats", "-o", str(out), "-q"]) == 0
-    )
-    rows = [line.split("\t") for line in out.read_text().splitlines()]
-    column, sentence = rows[0].index("surprisal"), rows[0].index("sentence_id")
-    for number, tokens in ((1, [3, 4]), (2, [5])):
-        total = sum(float(r[column]) for r in rows[1:] if r[sentence] == str(number))
-        assert total == pytest.approx(-plain_marginal(toy_model(), tokens), rel=2e-6, abs=1e-4)
-
-
 def test_perplexity_of_the_three_kinds(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "in.trees").write_text("(S (X a) (X b))\n(S (Y (X c) (X a)) (X b))\n")
     shards, out = tmp_path / "shards", tmp_path / "ppl"
@@ -175,31 +158,6 @@ def test_perplexity_of_the_three_kinds(toy: Path, tmp_path: Path) -> None:
             n_open += model.opened(action)
     assert math.log(scores["ppl_token_joint"]) == pytest.approx(-joint / n_tokens, abs=1e-9)
     assert math.log(scores["ppl_token_given_trees"]) == pytest.approx(-words / n_tokens, abs=1e-9)
-
-
-def test_minimal_pairs(toy: Path, tmp_path: Path) -> None:
-    write_pairs(tmp_path / "pairs.jsonl")
-    out = tmp_path / "blimp"
-    assert run(["eval-blimp", str(tmp_path / "pairs.jsonl"), "--model", str(toy), "-o", str(out), "-q"]) == 0
-    model = toy_model()
-    items = pq.read_table(out / "items.parquet").to_pylist()
-    for item, pair in zip(items[::2], PAIRS, strict=True):  # first predictions
-        good, bad = (plain_marginal(model, [3 + WORDS.index(w) for w in text.split()]) for text in pair)
-        assert item["correct"] == (good > bad)
-
-
-def test_suites(toy: Path, tmp_path: Path) -> None:
-    write_suite(tmp_path / "toy.json")
-    out = tmp_path / "sg"
-    assert run(["eval-sg", str(tmp_path / "toy.json"), "--model", str(toy), "-o", str(out), "-q"]) == 0
-    model = toy_model()
-    first, second = (_prefix(model, [t, 4]) - _prefix(model, [t]) for t in (3, 5))
-    scores = json.loads((out / "results.json").read_text())["scores"]
-    assert scores["by_suite"]["toy"] == float(-first < -second)
-
-
-def _prefix(model: ToyGrammarLM, tokens: Sequence[int]) -> float:
-    return enumerate_derivations(model, [ROOT, *tokens]).prefix_logprobs[-1]
 
 
 def test_parses(toy: Path, tmp_path: Path) -> None:

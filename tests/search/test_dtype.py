@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 from action_oracle import action_model
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
@@ -15,9 +14,8 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
-from pdtools.search import AttachmentScorer, SentenceScore, load_model
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
-from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.trees import read_trees
 
 TEXTS = ["a b c", "b", "c c a b"]
@@ -46,14 +44,6 @@ def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str,
         assert other.logprobs.sum() == pytest.approx(other.total)
         differences += (one.logprobs - other.logprobs).tolist()
     assert 0 < max(map(abs, differences)) < 0.1
-
-
-def test_a_searcher_holds_its_weights_in_half_precision(folders: dict[str, Path]) -> None:
-    searcher = load_model(folders["pushdown"], dtype="bf16", parses=True)
-    assert isinstance(searcher.family, AttachmentScorer)
-    assert {parameter.dtype for parameter in searcher.loaded.model.parameters()} == {torch.bfloat16}
-    gpt2 = load_model(folders["gpt2"], dtype="bf16")
-    assert isinstance(gpt2.family, HuggingFaceScorer)
 
 
 def test_commands_take_it(

@@ -16,11 +16,9 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
-from pdtools.search.adaptive_beam import MaybeScore
-from pdtools.search.attachments.scorer import AdaptiveBeamComparer
-from pdtools.search.contexts import Context
+from pdtools.search.adaptive_beam import AdaptiveFamily, MaybeScore
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
-from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.options import AUTO_SEARCH, Context, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.tokenization import Sentence, join_words, split_spaces
 
@@ -120,7 +118,7 @@ def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
     assert set(score.measures) == {"attachment", "closed"}
     assert score.seen == (3, 4)
     comparer = replace(windows, search=SearchOptions(beam="auto")).load()
-    assert isinstance(comparer.family, AdaptiveBeamComparer)
+    assert isinstance(comparer.family, AdaptiveFamily)
     assert (comparer.settings["context"], comparer.settings["dtype"]) == ("x", "bfloat16")
     gpt2 = ModelSettings(model_dir=str(folders["gpt2"]), bos=False)
     assert gpt2.load().settings["bos"] is False

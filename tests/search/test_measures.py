@@ -18,12 +18,12 @@ from toy_models import loaded as in_memory
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_model, next_token_logprobs
-from pdtools.search.actions.scorer import ActionScorer
-from pdtools.search.attachments.scorer import AttachmentScorer
-from pdtools.search.contexts import Context, windows
+from pdtools.search.contexts import windows
+from pdtools.search.families.actions import ActionFamily
+from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import AttachmentBeam, Context, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Measure
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer
@@ -87,7 +87,7 @@ def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share:
 def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() -> None:
     """Not of the string that ends after it, whose best derivation may have another history."""
     model = tiny_model(seed=1, positions="learned")
-    scorer = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=1000))
+    scorer = AttachmentFamily(in_memory("pushdown", model), SearchOptions(beam=1000))
     strings = [[], [4], [3, 4, 3], [5, 5, 4, 5], [5, 3]]
     ended = beam_search(model, [row(tokens) for tokens in strings], beam=AttachmentBeam(1000))
     differ = 0
@@ -100,7 +100,7 @@ def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() ->
         assert found.best.tolist() == attach[int(joint.argmax())]
         differ += found.best.tolist() != end.derivations[0][1][:-1].tolist()
     assert differ
-    narrow = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=2))
+    narrow = AttachmentFamily(in_memory("pushdown", model), SearchOptions(beam=2))
     for found in narrow.continuations([row(tokens)[:-1] for tokens in strings]):
         assert np.logaddexp.reduce(found.logprobs) == pytest.approx(0, abs=1e-9)
 
@@ -173,7 +173,7 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
             model.final_norm.bias += 6 * output / output.square().sum()
     save_checkpoint(tmp_path / "m", model, tokenizer, shards={})
     scorer = load_model(tmp_path / "m", SearchOptions(beam=50), measures=("structure",))
-    assert isinstance(scorer.family, ActionScorer)
+    assert isinstance(scorer.family, ActionFamily)
     for text in ("a b c a b", "c", "b b a"):
         (parsed,) = scorer.score_with_parses([text])
         assert isinstance(parsed, ParsedScore)
@@ -260,7 +260,7 @@ def begins_of(tokenizer) -> np.ndarray:
 def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from pdtools.search.strings import huggingface
+    from pdtools.search.families import huggingface
 
     if not packs:
         monkeypatch.setattr(huggingface, "PACKED_MODELS", frozenset())
@@ -318,25 +318,6 @@ def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> N
     np.testing.assert_allclose(found.measures["ends"], every[1:, 1], rtol=2e-6, atol=1e-4)
     of_first = np.where(begins[ids[1:]], every[:-1, 1], 0)
     np.testing.assert_allclose(found.measures["begins"], of_first, rtol=2e-6, atol=1e-4)
-
-
-def test_probabilities_of_corrected_words_sum_to_one(gpt2: Path) -> None:
-    """Of all strings of tokens that are one word: the mass that (Pimentel and Meister 2024) is not lost."""
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
-    begins = begins_of(tokenizer)
-    prefix = [tokenizer.bos_token_id, *tokenizer("The dog")["input_ids"]]
-    first = gpt2_logprobs(gpt2, prefix)[-1]
-    before = np.log(np.exp(first[begins]).sum())
-    ended = unfinished = 0.0
-    for token in np.flatnonzero(begins):
-        after = gpt2_logprobs(gpt2, [*prefix, int(token)])[-1]
-        ends = np.exp(after[begins]).sum()
-        ended += math.exp(first[token] - before) * ends
-        unfinished += math.exp(first[token] - before) * (1 - ends)
-    assert ended + unfinished == pytest.approx(1, rel=2e-6, abs=1e-6)
-    assert 0 < ended < 1
 
 
 def test_a_vocabulary_without_spaces_has_nothing_to_correct(tmp_path: Path) -> None:

@@ -7,21 +7,21 @@ import torch
 from search_oracle import row, tiny_model
 
 from pdtools.errors import PdtoolsError
-from pdtools.search import beam_search, memory
+from pdtools.search import batches, beam_search
 from pdtools.search.options import AttachmentBeam
 
 
 def test_long_sentences_and_little_memory_still_fit_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model()
-    few, many = (memory.hypotheses_that_fit(model, length) for length in (2000, 1000))
+    few, many = (batches.hypotheses_that_fit(model, length) for length in (2000, 1000))
     assert 1 < few < many
-    monkeypatch.setattr(memory, "CPU_BUDGET", 1)
-    assert memory.hypotheses_that_fit(model, 12) == 1
+    monkeypatch.setattr(batches, "CPU_BUDGET", 1)
+    assert batches.hypotheses_that_fit(model, 12) == 1
 
 
 def test_no_more_rows_than_a_cuda_grid_has_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CPU_BUDGET", 1 << 40)
-    assert memory.hypotheses_that_fit(tiny_model(), 12) == 65535
+    monkeypatch.setattr(batches, "CPU_BUDGET", 1 << 40)
+    assert batches.hypotheses_that_fit(tiny_model(), 12) == 65535
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_no_more_rows_than_a_cuda_grid_has_layers(monkeypatch: pytest.MonkeyPatc
 def test_a_lack_of_memory_is_explained(error: BaseException) -> None:
     with (
         pytest.raises(PdtoolsError, match="^not enough memory: try a smaller --search max_batch=N or --beam"),
-        memory.explained_memory_errors(),
+        batches.explained_memory_errors(),
     ):
         raise error
-    with pytest.raises(RuntimeError, match="shapes"), memory.explained_memory_errors():
+    with pytest.raises(RuntimeError, match="shapes"), batches.explained_memory_errors():
         raise RuntimeError("shapes differ")
 
 

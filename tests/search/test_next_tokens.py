@@ -15,9 +15,8 @@ from toy_models import loaded
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import SentenceScore, load_model
-from pdtools.search.contexts import Context
 from pdtools.search.model import Model
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import Context, SearchOptions
 from pdtools.search.scores import NextTokens, Unscorable
 from pdtools.tokenization import Sentence, split_spaces
 

@@ -21,11 +21,11 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import beam_search
-from pdtools.search.actions.scorer import inside_words
-from pdtools.search.actions.word_synchronous import word_synchronous_search
-from pdtools.search.attachments.thinning import thin, uniform_of
+from pdtools.search.families.actions import inside_words
+from pdtools.search.families.word_synchronous import word_synchronous_search
+from pdtools.search.kinds import particle_search, with_particles
 from pdtools.search.options import ActionBeam, AttachmentBeam, Particles
-from pdtools.search.particles import particle_search, with_particles
+from pdtools.search.particles import thin, uniform_of
 from pdtools.search.scores import GivenRow, RowScore
 
 A, B, C = 3, 4, 5
@@ -88,8 +88,8 @@ MODELS = {
 def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarray, int, int], np.ndarray]:
     """Many independent draws in one batch: (S, n + 2)."""
     rng = np.random.default_rng(0)
-    for module in ("attachments.beam", "actions.word_synchronous"):
-        monkeypatch.setattr(f"pdtools.search.{module}.uniform_of", lambda seed, prefix: rng.random())
+    for module in ("attachment_beam", "word_synchronous"):
+        monkeypatch.setattr(f"pdtools.search.families.{module}.uniform_of", lambda seed, prefix: rng.random())
 
     def many(model: LanguageModel, ids: np.ndarray, number: int, times: int) -> np.ndarray:
         found = particle_search(model, [ids] * times, Particles(number=number), share_prefixes=False)

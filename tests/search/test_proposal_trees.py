@@ -15,9 +15,17 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import ProposalTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_model
+from pdtools.search import (
+    Model,
+    ProposalTreesFamily,
+    SentenceScore,
+    TreesFile,
+    Unscorable,
+    beam_search,
+    load_model,
+)
+from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.proposal_trees import read_proposal_trees
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -76,13 +84,13 @@ def labelled_trees(loaded: LoadedModel, sentence: str) -> list[tuple[float, str]
 
 def scorer(
     loaded: LoadedModel, file: Path, blocks: Sequence[Sequence[str]], max_batch: int | None = None
-) -> ProposalTreesScorer:
+) -> Model:
     """Over trees in blocks."""
     file.write_text("\n".join("".join(tree + "\n" for tree in block) for block in blocks))
-    return ProposalTreesScorer(loaded, trees=TreesFile.of(file), max_batch=max_batch)
+    return Model.of(loaded, SearchOptions(trees=TreesFile.of(file), max_batch=max_batch))
 
 
-def score(found: ProposalTreesScorer, *sentences: str) -> list[SentenceScore]:
+def score(found: Model, *sentences: str) -> list[SentenceScore]:
     scores = list(found.score(sentences))
     assert all(isinstance(each, SentenceScore) for each in scores)
     return scores  # type: ignore[return-value]
@@ -97,11 +105,13 @@ def test_all_attachments_are_a_full_beam(pushdown: LoadedModel, tmp_path: Path) 
     for sentence in SENTENCES:
         ids = row(ids_of(pushdown, sentence))
         every = [np.array(attach, np.int32) for attach in all_attachments(len(ids) - 2)]
-        found._proposals.by_ids[ids.tobytes()] = every[::-1]
+        found.family._proposals.by_ids[ids.tobytes()] = every[::-1]
         wanted = beam_search(pushdown.model, [ids], beam=AttachmentBeam(1000))[0]
         assert wanted.log_share_kept == 0
         assert score(found, sentence)[0].logprobs == pytest.approx(wanted.logprobs, rel=2e-6, abs=1e-5)
-        assert found._prefix_logprobs([ids])[0] == pytest.approx(wanted.prefix_logprobs, rel=2e-6, abs=1e-5)
+        assert found.family._prefix_logprobs([ids])[0] == pytest.approx(
+            wanted.prefix_logprobs, rel=2e-6, abs=1e-5
+        )
 
 
 def test_all_binary_trees_by_the_definition(pushdown: LoadedModel, tmp_path: Path) -> None:
@@ -252,7 +262,7 @@ def test_trees_of_probability_0_give_no_score(tmp_path: Path) -> None:
     assert isinstance(some, SentenceScore)
     assert isinstance(nothing, Unscorable)
     assert nothing.reason == "its trees have probability 0"
-    given = next(iter(found._proposals.by_ids.values()))[0]
+    given = next(iter(found.family._proposals.by_ids.values()))[0]
     (scored,) = found.score_rows([GivenRow(row([3, 4]), given, word=np.array([-1, 0, 1, -1]))])
     assert scored.marginal == scored.end_marginal == -np.inf
 
@@ -261,7 +271,7 @@ def test_rows_of_shards(grammar: LoadedModel, pushdown: LoadedModel, tmp_path: P
     trees = ["(S (NP (T a) (T b)) (T c))", "(S (T a) (NP (T b) (T c)))"]
     for loaded in (grammar, pushdown):
         found = scorer(loaded, tmp_path / "trees", [trees])
-        derivations = next(iter(found._proposals.by_ids.values()))
+        derivations = next(iter(found.family._proposals.by_ids.values()))
         ids, other = row([3, 4, 5]), row([5, 4, 3])
         given = ((ids, derivations[0]), (other, derivations[0]), (ids, derivations[1]))
         rows = found.score_rows([GivenRow(*pair, word=np.array([-1, 0, 1, 2, -1])) for pair in given])
@@ -272,7 +282,7 @@ def test_rows_of_shards(grammar: LoadedModel, pushdown: LoadedModel, tmp_path: P
         joints = [each.joint for each in (rows[0], rows[2]) if each.joint is not None]
         assert np.logaddexp.reduce(joints) == pytest.approx(wanted.total, rel=2e-6, abs=1e-5)
         assert rows[1].marginal is None
-        assert found.problem(other) == f"no tree of it is in {tmp_path / 'trees'}"
+        assert found.family.problem(other) == f"no tree of it is in {tmp_path / 'trees'}"
 
 
 def test_subwords_of_running_text(tmp_path: Path) -> None:
@@ -308,8 +318,8 @@ def test_models_and_files_that_do_not_go_with_proposal_trees(
     with pytest.raises(InputError, match="read more than once"):
         TreesFile.of("-")
     with pytest.raises(PdtoolsError, match="prefix"):
-        ProposalTreesScorer(pushdown, trees=trees).continuations([row([3])[:-1]])
+        ProposalTreesFamily(pushdown, trees=trees).continuations([row([3])[:-1]])
     file.write_text("(S (T a) (T c))\n")
     read_proposal_trees.cache_clear()
     with pytest.raises(PdtoolsError, match="not the file that the command was started with"):
-        ProposalTreesScorer(pushdown, trees=trees)
+        ProposalTreesFamily(pushdown, trees=trees)

@@ -14,7 +14,7 @@ from window_oracle import searched_row
 from pdtools.models import LanguageModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.search import BeamResult, beam_search
-from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam, AttachmentBeam
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4], [5, 3]]

@@ -20,7 +20,7 @@ from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores
-from pdtools.search.attachments.beam import beam_search
+from pdtools.search.families.attachment_beam import beam_search
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.training.loss import evaluate

@@ -159,11 +159,6 @@ def test_the_first_word_has_a_space_before_it_in_one_style_alone(tmp_path: Path)
         assert (found == _BPE["raw"]) == (style == "raw")  # by their fingerprints
 
 
-def test_every_unknown_word_counts() -> None:
-    tokenizer = train_word_tokenizer(WORDS, text_style="ptb")
-    assert tokenizer.encode(split_spaces("the zebra saw a zebra")).n_unknown == 3
-
-
 def test_respelled_quotes_stay_within_the_text() -> None:
     encoding = _BPE["ptb"].encode(split_words('"a"', "ptb"))
     rows = zip(encoding.word.tolist(), encoding.starts.tolist(), encoding.ends.tolist(), strict=True)

@@ -12,7 +12,7 @@ from stopping import DieAfter, StopAfter, assert_same_run
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint
 from pdtools.search import SearchOptions, load_model
-from pdtools.search.samples import parse_samples
+from pdtools.search.decoding import parse_samples
 from pdtools.shards import ShardSet
 from pdtools.tokenization import join_words
 from pdtools.training import Recipe, TrainConfig, train

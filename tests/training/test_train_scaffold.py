@@ -15,7 +15,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.models.scaffold import ScaffoldLM
 from pdtools.search import load_model
-from pdtools.search.strings.scorer import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_from_files
 from pdtools.training import Recipe, TrainConfig, train
 

@@ -91,8 +91,10 @@ class RecordedSurprisals(Family):
             "text_style": text_style,
         }
 
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Family.score`; only one pass over the table is made.
+    look_ahead = 0  # the table is read in one pass, with the sentences
+
+    def score(self, window: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Family.score`.
 
         Raises:
             InputError: for a table that cannot be read, with its line; rows out of order; a sentence without
@@ -103,7 +105,7 @@ class RecordedSurprisals(Family):
         groups = groupby(self._rows(), key=lambda row: row.sentence)
         number, rows = self._next(groups)
         count = 0
-        for count, (given, name) in enumerate(zip(sentences, self._names, strict=True), start=1):
+        for count, (given, name) in enumerate(zip(window, self._names, strict=True), start=1):
             sentence = split_spaces(given) if isinstance(given, str) else given
             here: list[_Row] = []
             if number == count:

@@ -213,7 +213,7 @@ def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
     """Encode ROOT, the prefix, and end-of-sentence (which only the search needs): int32 (n + 2)."""
     import numpy as np
 
-    from pdtools.search.encoding import encode_sentence
+    from pdtools.search.checkpoints import encode_sentence
     from pdtools.search.scores import Unscorable
 
     sentence = split_spaces(" ".join((*prefix.tokens, prefix.closer)))

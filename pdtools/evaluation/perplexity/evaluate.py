@@ -74,24 +74,24 @@ def evaluate_perplexity(
         InputError: if the shards' tokenizer, layout or binarization is not the model's, or a
             sentence is too long or impossible and ``rejects`` says to stop.
     """
+    from pdtools.search.families.proposal_trees import IMPOSSIBLE
+    from pdtools.search.kinds import check_uses_particles
     from pdtools.search.model import Model
     from pdtools.search.options import beam_settings
-    from pdtools.search.particles import check_uses_particles
-    from pdtools.search.proposal_trees import IMPOSSIBLE, ProposalTreesScorer
     from pdtools.search.scores import nothing_found
 
     check_shards(shards, loaded)
     if particles is not None:
         check_uses_particles(loaded.model)
-    scorer = Model.of(loaded, search).family
+    model = Model.of(loaded, search)
     blocks = score_blocks(
         shards,
         loaded,
         partial(_score, search=search, particles=particles),
-        problem=scorer.problem if isinstance(scorer, ProposalTreesScorer) else None,
+        problem=model.family.problem,
         any_length=not loaded.model.has_derivations,
         kind=_Record,
-        rows_per_chunk=min(scorer.look_ahead, ROWS_PER_CHUNK),
+        rows_per_chunk=min(model.look_ahead, ROWS_PER_CHUNK),
         in_chunks=in_chunks,
         rejects=rejects,
         progress=progress,
@@ -111,9 +111,9 @@ def evaluate_perplexity(
         "eos_counted": True,
         "root_counted": False,
         "words": "words and end-of-sentence",
-        "marginal": scorer.marginal,
-        **beam_settings(scorer.settings),
-        **{name: value for name, value in scorer.settings.items() if name.startswith("given_trees")},
+        "marginal": model.marginal,
+        **beam_settings(model.settings),
+        **{name: value for name, value in model.settings.items() if name.startswith("given_trees")},
         **({} if particles is None else {"particles": particles.number, "particles_seed": particles.seed}),
         "log_base": "nats",
         "dtype": loaded.model.dtype_name,
@@ -373,15 +373,10 @@ def _score(
 ) -> list[RowScore]:
     """The scores of each row."""
     from pdtools.search.model import Model
-    from pdtools.search.particles import with_particles
     from pdtools.search.scores import GivenRow
 
-    scorer = Model.of(loaded, search).family
     given = [GivenRow(row.tokens, row.derivation, row.word) for row in rows]
-    scores = scorer.score_rows(given)
-    if particles is None:
-        return scores
-    return with_particles(loaded.model, given, scores, particles, max_batch=search.max_batch)
+    return Model.of(loaded, search).score_rows(given, particles)
 
 
 def _possible(

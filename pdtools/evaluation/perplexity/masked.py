@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -120,16 +120,13 @@ def _score(
     """The number of each row's hidden tokens, and the sum of their log-probabilities."""
     import torch
 
-    from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+    from pdtools.search.batches import in_batches, strings_that_fit
     from pdtools.training.masking import Masking, evaluation_draw
 
     model = loaded.model
     masking = Masking(tokenizer=loaded.tokenizer, share=hidden.mask_share, replacement=hidden.masking)
-    found: list[tuple[int, float]] = []
-    for places in length_groups(
-        [len(row.tokens) for row in rows],
-        lambda length: min(max_batch or _ROWS, strings_that_fit(length, model.vocab_size)),
-    ):
+
+    def work(places: list[int]) -> Iterable[tuple[int, float]]:
         group = [rows[place] for place in places]
         batch = model.pack([(row.tokens, row.derivation) for row in group])
         counts, sums = (
@@ -138,12 +135,17 @@ def _score(
         )
         for number in range(hidden.mask_draws):
             masked = masking.apply(batch, [row.number for row in group], evaluation_draw(number))
-            with torch.inference_mode(), explained_memory_errors():
+            with torch.inference_mode():
                 parts = model.forward_parts(masked.to(model.device))
             counts += masked.predicted().sum(1)
             sums += parts.token_logprobs.cpu().double().sum(1)
-        found += zip(counts.tolist(), sums.tolist(), strict=True)
-    return found
+        return zip(counts.tolist(), sums.tolist(), strict=True)
+
+    return in_batches(
+        [len(row.tokens) for row in rows],
+        lambda length: min(max_batch or _ROWS, strings_that_fit(length, model.vocab_size)),
+        work,
+    )
 
 
 def _record_batch(block: Sequence[tuple[RowToScore, tuple[int, float]]], schema: pa.Schema) -> pa.RecordBatch:

@@ -13,9 +13,10 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan
-from pdtools.search.contexts import DOCUMENT, joined, with_documents
+from pdtools.search.contexts import joined, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import ModelSettings
+from pdtools.search.options import DOCUMENT
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.search.spans import SpanTokens, read_spans
 from pdtools.stimuli.surprisals import NamedModel, score_parts
@@ -174,7 +175,7 @@ def score_words(
 ) -> list[ModelWords]:
     """Score the words of texts with several models.
 
-    Sentences are read as in :class:`pdtools.search.contexts.Context`: each alone, after others, or (with a
+    Sentences are read as in :class:`pdtools.search.options.Context`: each alone, after others, or (with a
     stride) each text as one: by a Hugging Face model, its sentences with a space between them; by others, as
     lines of a document.
 

@@ -10,7 +10,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.search import AttachmentScorer, beam_search, load_model
+from pdtools.search import beam_search, load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.trees import Tree
 
@@ -57,9 +57,8 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     _, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
     assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("4", "1")]
 
-    searcher = load_model(models["pushdown"], parses=True).family
-    assert isinstance(searcher, AttachmentScorer)
-    ids = next(iter(searcher.search(["a b c"])))
+    searcher = load_model(models["pushdown"], parses=True)
+    (ids,) = searcher.trace(["a b c"])
     (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20))  # type: ignore[union-attr]
     wanted = [found.derivations[0][0], found.marginal]
     assert list(map(float, rows[0][2:4])) == pytest.approx(wanted, rel=2e-6, abs=1e-5)

@@ -132,7 +132,7 @@ def test_a_model_of_actions(folder: Path, tmp_path: Path, capsys: pytest.Capture
 def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 5)
+    monkeypatch.setattr("pdtools.search.family.SEARCH_LOOK_AHEAD", 5)
     given = [*models(folder, "base", "pushdown"), "--spillover", "1"]
     whole = evaluate(capsys, folder, *given, "-o", tmp_path / "whole")
     command = ["eval-reading", str(folder / "times.tsv"), *given, *QUICK, "--quiet"]

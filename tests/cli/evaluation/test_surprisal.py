@@ -17,7 +17,7 @@ from search_oracle import save_checkpoints, tiny_model
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
-from pdtools.search import SentenceScore, load_model
+from pdtools.search import load_model
 from pdtools.search.inputs import read_sentence
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Unscorable
@@ -42,28 +42,6 @@ def surprisal(*arguments: object) -> int:
 
 def table(path: Path) -> pandas.DataFrame:
     return pandas.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE)
-
-
-@pytest.mark.parametrize("model", ["pushdown", "head", "base"])
-@pytest.mark.parametrize("unit", ["bits", "nats"])
-def test_rows_sum_to_the_score(
-    models: dict[str, Path], text: Path, tmp_path: Path, model: str, unit: str
-) -> None:
-    out = tmp_path / "out.tsv"
-    options = ["--beam", 10, *(["--nats"] if unit == "nats" else [])]
-    assert surprisal(text, "--model", models[model], "-o", out, *options) == 0
-    rows = table(out)
-    assert list(rows.columns) == ["sentence_id", "token_id", "token", "start", "end", "surprisal"]
-    assert rows.sentence_id.tolist() == [1, 1, 1, 1, 3, 3, 3]
-    assert rows.token_id.tolist() == [1, 2, 3, 4, 1, 2, 3]
-    assert rows.token.tolist() == ["a", "b", "c", "<eos>", "c", "b", "<eos>"]
-    assert rows.start.tolist() == [0, 2, 4, 5, 0, 2, 3]
-    scale = math.log(2) if unit == "bits" else 1
-    scorer = load_model(models[model], SearchOptions(beam=10))
-    for number, score in zip([1, 3], scorer.score(["a b c", "c b"]), strict=True):
-        assert isinstance(score, SentenceScore)
-        total = rows[rows.sentence_id == number].surprisal.sum() * scale
-        assert total == pytest.approx(-score.total, rel=2e-6, abs=1e-5)
 
 
 @pytest.mark.parametrize("model", ["pushdown", "head"])
@@ -129,26 +107,6 @@ def test_a_broken_tree_gets_a_hint_that_works(
     hint = error.partition("; pdtools ")[2].partition(" makes ")[0].split()
     assert run([*hint, str(path), "-o", mended, "-q"]) == 0
     assert run([*command, mended, *more]) == 0
-
-
-@pytest.mark.parametrize(("more", "rows"), [([], "tokens"), (["--words"], "text words")])
-@pytest.mark.parametrize("unit", ["bits", "nats"])
-def test_the_report_names_one_unit_and_what_rows_are(
-    models: dict[str, Path],
-    text: Path,
-    tmp_path: Path,
-    unit: str,
-    more: list[str],
-    rows: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    nats = ["--nats"] if unit == "nats" else []
-    assert surprisal(text, "--model", models["base"], "-o", tmp_path / "o", "--json", *nats, *more) == 0
-    settings = json.loads(capsys.readouterr().out)["settings"]
-    other = {"bits", "nats"} - {unit}
-    assert settings["unit"] == unit
-    assert settings["rows"] == rows
-    assert not other & set(map(str, settings.values()))
 
 
 @pytest.mark.parametrize(
@@ -265,6 +223,7 @@ def test_every_cell_with_options_crossed(
     scored = len({row[0] for row in expected})
     assert report["counts"] == {"sentences": len(lines), "scored": scored, "rows": len(expected)}
     assert report["settings"]["unit"] == ("nats" if nats else "bits")
+    assert report["settings"]["rows"] == ("text words" if words else "tokens")
     assert sum(report["rejects"].values()) == len(rejected)
     assert report["provenance"]["inputs"]["model"]["path"] == str(model)
 

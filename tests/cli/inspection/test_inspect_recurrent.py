@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 import torch
-from stopping import StopAfter
 
 from pdtools.cli.main import run
-from pdtools.inspection.history import action_history, shares_of
-from pdtools.inspection.recurrent import StackRunView, inspect_run
+from pdtools.inspection.recurrent import inspect_run, shares_of
+from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.models import (
-    LoadedModel,
     build_model,
     collate,
     load_checkpoint,
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stacks import draw_history, draw_run, run_lines
+from pdtools.report.stack_maps import draw_stacks
+from pdtools.report.stack_runs import draw_run, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
-from pdtools.training import Recipe, TrainConfig, train
 
 
 def saved(folder: Path, **options: Any) -> Path:
@@ -102,11 +100,14 @@ def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -
 
 
 def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c")
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
     assert "$x_$" in (tmp_path / "run.svg").read_text()
+    layer = LayerStacks(layer=1, actions=[[0.2, 0.3, 0.5]] * 3, attention=[[1.0] * 3] * 3, replayed=[[]] * 3)
+    draw_stacks(tmp_path / "stack.svg", Inspection(tokens=tokens, predicted=[None] * 3, layers=[layer]))
+    assert "$x_$" in (tmp_path / "stack.svg").read_text()
 
 
 def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> Non
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     model = str(saved(tmp_path / "model"))
     assert run(["inspect", "a b c", "--model", model]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -137,6 +138,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for suffix in (".svg", ".png"):
         assert run(["inspect", "a b c", "--model", model, "-o", str(tmp_path / f"run{suffix}")]) == 0
         assert (tmp_path / f"run{suffix}").stat().st_size > 1000
+    assert run(["inspect", "a b c", "--model", model, "--layers", "1"]) == 1
+    assert "--layers is for stack attention, which" in capsys.readouterr().err
     plain = str(saved(tmp_path / "plain", stack="none"))
     assert run(["inspect", "a b", "--model", plain]) == 0
     assert "<eos>" in capsys.readouterr().out  # surprisals
@@ -206,52 +209,3 @@ def test_the_trace_is_indented_by_height(tmp_path: Path) -> None:
     for line, (kind, state, stack) in zip(run_lines(view)[1:-1], view.run, strict=True):
         written = kind if kind == "pop" else f"{kind} {stack[-1]}"
         assert line.endswith("  " * (len(stack) - 1) + f"{written} q{state}")
-
-
-@pytest.fixture
-def toy_shards(tmp_path: Path) -> str:
-    (tmp_path / "trees").write_text("(S (X a) (X b))\n(S (X b) (X a))\n" * 4)
-    shards = str(tmp_path / "shards")
-    trees = str(tmp_path / "trees")
-    assert run(["tapes", trees, "--tokenizer", "word", "--no-unk", "-o", shards, "--quiet"]) == 0
-    return shards
-
-
-def test_a_history_of_actions(tmp_path: Path, toy_shards: str) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
-    config = TrainConfig(steps=5, eval_every=5, warmup_steps=0, batch_sentences=2)
-    recipe = Recipe(model="rnn", train=config)
-    history = action_history(toy_shards, tmp_path / "run", recipe, "a b", every=2)
-    assert len(history) == 3
-    shares = shares_of(history, ["push", "pop"])
-    assert shares[0] != shares[1] != shares[2]
-    # The same run stopped at each of these steps, and looked at by hand.
-    for step, row in zip((2, 4, 5), shares, strict=True):
-        stop = StopAfter(step)
-        alone = tmp_path / f"{step}"
-        train(toy_shards, alone, recipe, listener=stop, stop=stop)
-        view = inspect_run(load_checkpoint(alone / "last"), "a b")
-        push, pop = (view.actions.index(kind) for kind in ("push", "pop"))
-        assert row == [view.shares[0][push], view.shares[1][pop]]
-        assert all(0 < share < 1 for share in row)
-    draw_history(tmp_path / "history.svg", shares, label="look")
-    assert (tmp_path / "history.svg").stat().st_size > 1000
-
-
-def test_a_history_has_evaluations_longer_than_what_lies_between_looks(
-    tmp_path: Path, toy_shards: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = iter(range(5))
-
-    def look(loaded: LoadedModel, text: str) -> StackRunView:
-        next(looks)  # not without end
-        return inspect_run(loaded, text)
-
-    monkeypatch.setattr("pdtools.inspection.history.inspect_run", look)
-    config = TrainConfig(steps=4, eval_every=2, warmup_steps=0, batch_sentences=1)  # 8 batches to validate
-    recipe = Recipe(model="rnn", train=config)
-    history = action_history(toy_shards, tmp_path / "run", recipe, "a b", every=1, valid=toy_shards)
-    assert len({str(view.shares) for view in history}) == len(history) == 4
-    alone = train(toy_shards, tmp_path / "alone", recipe, valid=toy_shards)
-    best = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
-    assert best["loss"] == alone["best"]["loss"]

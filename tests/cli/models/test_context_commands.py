@@ -15,7 +15,8 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
 from pdtools.search import SentenceScore, load_model
-from pdtools.search.contexts import Context, joined
+from pdtools.search.contexts import joined
+from pdtools.search.options import Context
 from pdtools.tokenization import split_spaces
 
 STORY = "a b c\nb a\n\nc c a\na\n"

@@ -33,10 +33,10 @@ from pdtools.evaluation.results import ITEMS
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_model
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore
-from pdtools.search.strings.scorer import string_logprobs
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.shards.plain import sentence_of

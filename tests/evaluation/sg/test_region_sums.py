@@ -15,7 +15,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.sg.suites import Condition, present
 from pdtools.models import save_checkpoint
-from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
+from pdtools.search import AttachmentFamily, Model, SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
@@ -99,7 +99,7 @@ def test_regions_add_up_to_the_sentence(scorer: Model, contents: list[str]) -> N
 def test_beginnings_have_the_surprisals_of_the_whole(
     scorer: Model, contents: list[str], data: st.DataObject
 ) -> None:
-    if not isinstance(scorer.family, AttachmentScorer):
+    if not isinstance(scorer.family, AttachmentFamily):
         pytest.skip("nothing is searched")
     normalized = tuple(" ".join(text.split()) for text in contents)
     condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))

@@ -15,9 +15,8 @@ from arc_oracle import arc_model, sequences
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.models.grammar.dependency import DependencyGrammarLM
-from pdtools.search.actions.word_synchronous import word_synchronous_search
-from pdtools.search.derivation_search import ParticleStrings
-from pdtools.search.kinds import search_of
+from pdtools.search.families.word_synchronous import word_synchronous_search
+from pdtools.search.kinds import particle_search
 from pdtools.search.options import ActionBeam, Particles
 
 STRINGS = [[4, 5, 3, 5], [5], [4, 4], [4, 3, 3], [4, 5, 4]]
@@ -125,8 +124,8 @@ def test_particles_are_unbiased() -> None:
     wanted = np.exp(enumerate_derivations(model, ids.tolist()).prefix_logprobs)
     estimates = []
     for seed in range(40):
-        asked = ParticleStrings(token_ids=[ids], particles=Particles(number=2, seed=seed))
-        estimates.append(np.exp(search_of(model).particles(model, asked)[0].prefix_logprobs))
+        (found,) = particle_search(model, [ids], Particles(number=2, seed=seed))
+        estimates.append(np.exp(found.prefix_logprobs))
     mean, error = np.mean(estimates, 0), np.std(estimates, 0) / np.sqrt(len(estimates))
     assert (np.abs(mean - wanted) <= 4 * error + 1e-7).all()
     assert error[-1] > 0

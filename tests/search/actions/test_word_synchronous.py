@@ -17,7 +17,7 @@ from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
+from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.options import ActionBeam
 
 STRINGS = [[3, 4, 5], [3], [3, 4], [5], [3, 4, 5, 3], [3, 4]]

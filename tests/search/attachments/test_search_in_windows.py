@@ -16,10 +16,10 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
-from pdtools.search.attachments.scorer import end_logprob
+from pdtools.search.families.attachments import end_logprob
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
 from pdtools.search.sampling import sample
-from pdtools.search.strings.scorer import string_logprobs
 
 KINDS = {
     "pushdown": {"name": "pushdown"},

@@ -9,9 +9,9 @@ import pytest
 from search_oracle import all_attachments, logsumexp, parts, row, tiny_model
 
 from pdtools.models import LoadedModel
-from pdtools.search import beam_search, memory
+from pdtools.search import batches, beam_search
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
-from pdtools.search.strings.scorer import string_logprobs
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 3], [3, 4, 5], [5], [], [3, 4, 5, 3, 4, 4, 5]]
 
@@ -39,7 +39,7 @@ def test_strings_read_token_by_token_are_those_of_one_pass(as_released: bool) ->
 
 def test_what_a_state_takes_grows_with_the_length_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model("pushdown", stack_layers="all")
-    monkeypatch.setattr(memory, "CPU_BUDGET", 1 << 20)
-    few, many = memory.entries_that_fit(model, 1000), memory.entries_that_fit(model, 10)
+    monkeypatch.setattr(batches, "CPU_BUDGET", 1 << 20)
+    few, many = batches.entries_that_fit(model, 1000), batches.entries_that_fit(model, 10)
     assert few < many / 5
     assert model.start(1, 1000, entries=few).nbytes <= 1 << 20

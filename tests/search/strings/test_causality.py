@@ -13,7 +13,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.search import SentenceScore, load_model
-from pdtools.search.strings.causality import check_causal_config
+from pdtools.search.families.causality import check_causal_config
 
 transformers = pytest.importorskip("transformers")
 

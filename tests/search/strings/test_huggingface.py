@@ -12,8 +12,7 @@ from toy_gpt2 import save_gpt2, transformers_losses
 from pdtools.errors import PdtoolsError
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
-from pdtools.search.surprisal import word_rows
-from pdtools.tokenization import Sentence, split_text_words
+from pdtools.tokenization import Sentence
 
 pytest.importorskip("transformers")
 
@@ -65,25 +64,12 @@ def test_unknown_words_are_called_so_and_tell_no_sentences_apart(tmp_path: Path)
     assert judged(good, by_rounding).counts["ties"] == 1
 
 
-def test_batches_do_not_matter(folder: Path) -> None:
-    together = score(folder, CORPUS)
-    for one, other in zip(together, score(folder, CORPUS, max_batch=1), strict=True):
-        assert one.logprobs == pytest.approx(other.logprobs, rel=2e-6, abs=1e-4)
-
-
 def test_offsets_exclude_the_space_before_a_token(folder: Path) -> None:
     for found in score(folder, CORPUS):
         covered = {i for start, end in zip(found.starts, found.ends, strict=True) for i in range(start, end)}
         assert covered == {i for i, character in enumerate(found.text) if not character.isspace()}
         assert list(found.starts) == sorted(found.starts)
         assert list(found.words) == sorted(found.words)
-
-
-def test_words_add_up_to_the_sentence(folder: Path) -> None:
-    for found in score(folder, CORPUS):
-        rows = list(word_rows(found, split_text_words(found.text), "nats"))
-        assert [row.text for row in rows] == found.text.split()
-        assert sum(row.surprisal for row in rows) == pytest.approx(-found.total)
 
 
 def test_words_can_be_given(folder: Path) -> None:
@@ -122,14 +108,6 @@ def test_settings_say_what_is_counted(folder: Path) -> None:
     }
 
 
-def test_a_damaged_folder_is_named(folder: Path, tmp_path: Path) -> None:
-    for file in folder.iterdir():
-        if file.suffix != ".safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-    with pytest.raises(PdtoolsError, match="not a causal language model that can be loaded"):
-        load_model(tmp_path, SearchOptions(beam=1))
-
-
 def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
     folder = save_gpt2(tmp_path / "plain", CORPUS, special=None)
     with pytest.raises(PdtoolsError, match="no beginning-of-sentence token"):
@@ -137,8 +115,3 @@ def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
     (found,) = score(folder, ["A dog"], bos=False)
     (loss,) = transformers_losses(folder, ["A dog"], bos=False)
     assert found.total == pytest.approx(-loss, rel=2e-6, abs=1e-4)
-
-
-def test_it_has_no_parses(folder: Path) -> None:
-    with pytest.raises(PdtoolsError, match="no parses"):
-        load_model(folder, parses=True)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_gpt2 import save_gpt2
 
-from pdtools.search import SentenceScore
-from pdtools.search.strings import huggingface as hf
-from pdtools.search.strings.prefix_tree import SortedStrings
+from pdtools.search import Model, SentenceScore
+from pdtools.search.batches import SortedStrings
+from pdtools.search.families import huggingface as hf
 
 TEXTS = ["a b c a", "a b c a", "a b", "a b c", "c", "a b b c a a b", "b a"]
 strings = st.lists(st.lists(st.integers(3, 4), min_size=1, max_size=6), min_size=1, max_size=8)
@@ -39,7 +39,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def logprobs(folder: Path, **options: bool) -> list[np.ndarray]:
-    found = hf.HuggingFaceScorer(folder, **options).score(TEXTS)  # without BOS, "c" has no score
+    found = Model(family=hf.HuggingFaceFamily(folder, **options)).score(
+        TEXTS
+    )  # without BOS, "c" has no score
     return [score.logprobs for score in found if isinstance(score, SentenceScore)]
 
 

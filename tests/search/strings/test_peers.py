@@ -15,7 +15,7 @@ from toy_gpt2 import save_gpt2, transformers_losses
 from pdtools import data
 from pdtools.cli.main import run
 from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.search import HuggingFaceScorer, SentenceScore
+from pdtools.search import Model, SentenceScore, load_model
 
 pytest.importorskip("transformers")
 minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
@@ -59,8 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ours(folder: Path) -> HuggingFaceScorer:
-    return HuggingFaceScorer(folder)
+def ours(folder: Path) -> Model:
+    return load_model(folder)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def theirs(folder: Path) -> Any:
     return minicons.IncrementalLMScorer(str(folder), "cpu")
 
 
-def scores(scorer: HuggingFaceScorer, texts: list[str]) -> list[SentenceScore]:
+def scores(scorer: Model, texts: list[str]) -> list[SentenceScore]:
     found = list(scorer.score(texts))
     assert all(isinstance(score, SentenceScore) for score in found)
     return found  # type: ignore[return-value]
@@ -91,7 +91,7 @@ def test_a_tokenizer_that_adds_the_first_token_itself_gives_the_model_one(tmp_pa
         tokenizer.bos_token_id
     )
     theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
-    found = [score.total for score in scores(HuggingFaceScorer(folder), texts)]
+    found = [score.total for score in scores(load_model(folder), texts)]
     assert found == pytest.approx(theirs.sequence_score(texts, reduction=total), rel=2e-6, abs=TOLERANCE)
     twice = theirs.sequence_score(texts, reduction=total, bos_token=True)
     assert all(abs(one - other) > 1 for one, other in zip(found, twice, strict=True))
@@ -103,7 +103,7 @@ def total(values: Any) -> float:
 
 
 @pytest.mark.parametrize("batch", [1, 7])
-def test_token_scores_are_those_of_minicons(ours: HuggingFaceScorer, theirs: Any, batch: int) -> None:
+def test_token_scores_are_those_of_minicons(ours: Model, theirs: Any, batch: int) -> None:
     texts = [*ODD, *bundled_sentences()]
     peer = [
         row
@@ -119,7 +119,7 @@ def test_token_scores_are_those_of_minicons(ours: HuggingFaceScorer, theirs: Any
 
 
 def test_sequence_scores_are_those_of_minicons_and_of_transformers(
-    folder: Path, ours: HuggingFaceScorer, theirs: Any
+    folder: Path, ours: Model, theirs: Any
 ) -> None:
     texts = [*ODD, *bundled_sentences()]
     found = [score.total for score in scores(ours, texts)]
@@ -133,13 +133,13 @@ def test_sequence_scores_are_those_of_minicons_and_of_transformers(
 
 def test_without_bos_too(folder: Path, theirs: Any) -> None:
     texts = [text for text in ODD if len(text) > 3]
-    found = [score.total for score in scores(HuggingFaceScorer(folder, bos=False), texts)]
+    found = [score.total for score in scores(load_model(folder, bos=False), texts)]
     assert found == pytest.approx(theirs.sequence_score(texts, total), rel=2e-6, abs=TOLERANCE)
 
 
 @settings(max_examples=50)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30).filter(str.strip))
-def test_any_text_has_the_score_that_minicons_gives(ours: HuggingFaceScorer, theirs: Any, text: str) -> None:
+def test_any_text_has_the_score_that_minicons_gives(ours: Model, theirs: Any, text: str) -> None:
     (found,) = scores(ours, [text])
     (row,) = theirs.token_score([text], bos_token=True)
     assert found.logprobs.tolist() == pytest.approx([value for _, value in row[1:]], rel=2e-6, abs=TOLERANCE)

@@ -15,10 +15,10 @@ from search_oracle import row, tiny_model
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
-from pdtools.search import beam_search, memory
+from pdtools.search import batches, beam_search
+from pdtools.search.batches import SortedStrings
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
-from pdtools.search.strings.prefix_tree import SortedStrings
-from pdtools.search.strings.scorer import string_logprobs
 
 MODELS = {
     "pushdown": tiny_model(max_length=64),
@@ -164,8 +164,8 @@ def test_a_minimal_pair_feeds_its_common_tokens_once(monkeypatch: pytest.MonkeyP
 
 def test_little_memory_makes_smaller_groups_and_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["pushdown"]
-    monkeypatch.setattr(memory, "CPU_BUDGET", 40 * model.start(1, 1).nbytes)
-    assert memory.entries_that_fit(model, 8) == 40
+    monkeypatch.setattr(batches, "CPU_BUDGET", 40 * model.start(1, 1).nbytes)
+    assert batches.entries_that_fit(model, 8) == 40
     rng = np.random.default_rng(0)
     same(model, [rng.integers(3, 5, size=n).tolist() for n in (6, 6, 3, 5, 0, 7, 6)], beam=4)
 

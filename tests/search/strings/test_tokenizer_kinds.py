@@ -18,9 +18,11 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
 from pdtools.evaluation.perplexity.evaluate import evaluate_text_perplexity
 from pdtools.files import GivenText, Rejects
-from pdtools.search.contexts import DOCUMENT, Context, with_documents
+from pdtools.search.contexts import with_documents
+from pdtools.search.families.huggingface import _place
 from pdtools.search.inputs import SourcedLine, read_inputs
-from pdtools.search.strings.huggingface import HuggingFaceScorer, _place
+from pdtools.search.model import Model, load_model
+from pdtools.search.options import DOCUMENT, Context
 from pdtools.search.surprisal import surprisals
 from pdtools.tokenization import split_text_words
 
@@ -56,7 +58,7 @@ class Kind:
     """A model with a kind of tokenizer, ours and as transformers has it, with that one's log p of TEXTS."""
 
     folder: Path
-    scorer: HuggingFaceScorer
+    scorer: Model
     reference: Reference
     right: list[list[float]]
 
@@ -66,7 +68,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = save_kind(tmp_path_factory.mktemp("kinds") / "model", request.param, positions=1024)
     reference = Reference(folder)
     right = [reference.logprobs(text) for text in TEXTS]
-    return Kind(folder, HuggingFaceScorer(folder), reference, right)
+    return Kind(folder, load_model(folder), reference, right)
 
 
 def lines() -> list[SourcedLine]:
@@ -74,7 +76,7 @@ def lines() -> list[SourcedLine]:
 
 
 def check_surprisals(
-    texts: Iterable[SourcedLine], scorer: HuggingFaceScorer, right: Sequence[list[float]], **options: bool
+    texts: Iterable[SourcedLine], scorer: Model, right: Sequence[list[float]], **options: bool
 ) -> None:
     """Tokens have the right values; each word has one row, and their sum is that of the tokens."""
     given = list(texts)
@@ -121,13 +123,13 @@ def test_minimal_pairs(kind: Kind) -> None:
 
 
 def test_after_other_sentences(kind: Kind) -> None:
-    scorer = HuggingFaceScorer(kind.folder, context=Context(of="file", sentences=CONTEXT))
+    scorer = load_model(kind.folder, context=Context(of="file", sentences=CONTEXT))
     before = "".join(text + "\n" for text in CONTEXT)
     check_surprisals(lines(), scorer, [kind.reference.logprobs(text, before=before) for text in TEXTS])
 
 
 def test_in_documents(kind: Kind) -> None:
-    scorer = HuggingFaceScorer(kind.folder, context=Context(of=DOCUMENT))
+    scorer = load_model(kind.folder, context=Context(of=DOCUMENT))
     document = lines()[:9]
     read = list(with_documents(document, 1024))
     before = ["".join(text + "\n" for text in TEXTS[:i]) for i in range(len(document))]
@@ -140,7 +142,7 @@ def test_in_documents(kind: Kind) -> None:
 
 
 def test_documents_as_one_text(kind: Kind) -> None:
-    scorer = HuggingFaceScorer(kind.folder, context=Context(stride=8))
+    scorer = load_model(kind.folder, context=Context(stride=8))
     right = kind.reference.logprobs("\n".join(TEXTS))
     found = list(surprisals(lines(), scorer, rejects=Rejects(), unit="nats", documents=True))
     assert [-row.surprisal for sentence in found for row in sentence.rows] == near(right)

@@ -16,8 +16,8 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
 from pdtools.search import SentenceScore, load_model
+from pdtools.search.decoding import CheckpointParser
 from pdtools.search.options import SearchOptions
-from pdtools.search.parser import CheckpointParser
 from pdtools.search.parses import Parsed
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
@@ -96,7 +96,7 @@ def test_a_sentence_parses_alike_in_any_batch(folder: Path) -> None:
     alone = load_model(folder, SearchOptions(max_batch=1), parses=True).parse(TEXTS)
     assert list(alone) == list(load_model(folder, parses=True).parse(TEXTS))
     with pytest.raises(PdtoolsError, match="leave out --k-best"):
-        load_model(folder, parses=True).parse(TEXTS, k_best=2)
+        list(load_model(folder, parses=True).parse(TEXTS, k_best=2))
 
 
 def test_words_of_several_tokens_stay_whole(tmp_path: Path) -> None:

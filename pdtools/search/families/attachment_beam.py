@@ -5,7 +5,7 @@ It also searches any other derivations with one choice after each token (:mod:`p
 The words are known, so all hypotheses of a string stand at the same token, and strings advance together: one
 step of the model serves every hypothesis of every string in the batch. Hypotheses are rows of tensors; there
 is no object per hypothesis. The search up to some token does not depend on later ones, so strings
-with a common beginning are one string for its length (:mod:`pdtools.search.strings.prefix_tree`).
+with a common beginning are one string for its length (:class:`pdtools.search.batches.SortedStrings`).
 
 A model of windows may read several sentences, each after its own ROOT. The last token of one attaches to
 its ROOT, and no other does: choices that the words rule out are dropped, never renormalised (the model does
@@ -36,13 +36,18 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError
 from pdtools.models.tokenwise import TokenwiseKind
-from pdtools.search.attachments.steps import BeamStep
-from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.memory import MOST_ROWS, check_memory, entries_that_fit, explained_memory_errors
+from pdtools.search.batches import (
+    MOST_ROWS,
+    Level,
+    SortedStrings,
+    check_memory,
+    entries_that_fit,
+    explained_memory_errors,
+)
 from pdtools.search.next_tokens import summaries
 from pdtools.search.options import AttachmentBeam
-from pdtools.search.scores import NO_NUMBERS
-from pdtools.search.strings.prefix_tree import Level, SortedStrings
+from pdtools.search.particles import thin, uniform_of
+from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
 # With a margin, batches are made for this many times the hypotheses of the batches before them. If that is
 # too few, they are made again, with room for more.
@@ -52,24 +57,22 @@ NextAfter = Literal["none", "last", "every"]
 
 
 @dataclass(frozen=True, slots=True)
-class BeamResult:
+class BeamResult(SearchResult[NDArray[np.int32]]):
     """The result of the search for one string of n tokens.
 
+    A_t is log Σ over the beam of the joint probability of the first t tokens and the attachments of those
+    before t. So the marginal is a lower bound of log p(x), exact if the beam held every derivation.
+
     Attributes:
-        prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the beam of the joint
-            probability of the first t tokens and the attachments of the tokens before t; A_0 = 0.
-        derivations: the best derivations, best first: log joint (nats) and attachments int32[n + 2] in
-            the sentence layout (ROOT and end-of-sentence attach to 0), or in the window layout with
-            end-of-sentence, which attaches to 0, behind it. Other kinds give their own records of choices
+        derivations: the best ones: attachments int32[n + 2] in the sentence layout (ROOT and end-of-sentence
+            attach to 0), or in the window layout with end-of-sentence, which attaches to 0, behind it. Other
+            kinds give their own records of choices
             (:attr:`pdtools.models.tokenwise.TokenwiseDerivations.history`).
         incremental: for every t from 0 to n, the attachments int32[t + 1] of the best hypothesis after
             token t was attached; for n + 1, the best derivation's.
         log_share_kept: the sum over the attachments of log (the kept hypotheses' share of the joint
-            probability of all extensions of those kept before), nats: 0 if none was ever dropped.
-        next_logprobs: float64 (1 or n + 1, vocabulary), nats, if requested: log Σ over the beam of the joint
-            probability of the n tokens (or, at t from 0 to n, the first t), their attachments, and each token
-            that may follow them.
-        steps: if requested, the beam after each token was attached, and after end-of-sentence: n + 1.
+            probability of all extensions of those kept before), nats.
+        next_logprobs: also float64 (1, vocabulary), after the n tokens alone.
         summaries: float64[n + 1, 2], if requested: summaries of the distribution before each token, and
             before end-of-sentence, the mixture over the beam (:func:`pdtools.search.next_tokens.summaries`);
             within a window's sentence, given that it continues.
@@ -77,39 +80,8 @@ class BeamResult:
             attachment's surprisal, nats, and of the number of constituents it closes; 0 for end-of-sentence.
     """
 
-    prefix_logprobs: NDArray[np.float64]
-    derivations: tuple[tuple[float, NDArray[np.int32]], ...]
-    incremental: tuple[NDArray[np.int32], ...]
-    log_share_kept: float
-    next_logprobs: NDArray[np.float64] | None = None
-    steps: tuple[BeamStep[NDArray[np.int32]], ...] = ()
     summaries: NDArray[np.float64] | None = None
     structure: NDArray[np.float64] | None = None
-
-    @property
-    def marginal(self) -> float:
-        """The marginal log p(x), nats, over the beam: a lower bound, exact if it held every derivation."""
-        return float(self.prefix_logprobs[-1])
-
-    @property
-    def dropped(self) -> float:
-        """The share of p(x) dropped by beam and margin, assuming that it fared like the kept part."""
-        return dropped_share(self.log_share_kept)
-
-    @property
-    def conditional_next_logprobs(self) -> NDArray[np.float64]:
-        """Next-token log-probabilities after every token, float64 (n + 1, vocabulary), nats, if requested.
-
-        They are A_{t+1} − A_t, had a token followed the first t; they sum to 1 minus the share dropped after
-        token t.
-        """
-        assert self.next_logprobs is not None
-        return self.next_logprobs - self.prefix_logprobs[:-1, None]
-
-    @property
-    def logprobs(self) -> NDArray[np.float64]:
-        """The differences A_t − A_{t−1} for every token and end-of-sentence: float64[n + 1], nats."""
-        return np.diff(self.prefix_logprobs)
 
 
 @torch.inference_mode()
@@ -145,7 +117,7 @@ def beam_search(
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether common beginnings of strings are searched once. That only affects the time.
         trace: number of hypotheses of each beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`) instead of
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.particles.thin`) instead of
             keeping the best. The results then only serve :mod:`pdtools.search.particles`.
 
     Returns:
@@ -701,11 +673,6 @@ class _Batch:
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(values).to(self.device, non_blocking=True)
-
-
-def dropped_share(log_share_kept: float) -> float:
-    """The dropped share of p(x), from the log of the kept share."""
-    return 0.0 - math.expm1(min(log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
 
 def _finite(values: Tensor) -> NDArray[np.float64]:

@@ -4,8 +4,8 @@ Hypotheses of a string are compared when they have generated the same tokens: be
 and closes constituents in rounds, and hypotheses that generate the next token wait for the others. Hypotheses
 are rows of tensors, of all strings together, though they differ in length; strings wait for each other only
 at tokens. Strings with a common beginning are one string for its length
-(:mod:`pdtools.search.strings.prefix_tree`). An extension is computed only when it is needed, so that of the
-hypotheses that generated a token only the kept ones are read on.
+(:class:`pdtools.search.batches.SortedStrings`). An extension is computed only when it is needed, so that of
+the hypotheses that generated a token only the kept ones are read on.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.attachments.beam import dropped_share
-from pdtools.search.attachments.steps import BeamStep
-from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.memory import budget, explained_memory_errors
+from pdtools.search.batches import Level, SortedStrings, budget, explained_memory_errors
 from pdtools.search.options import ActionBeam
-from pdtools.search.scores import NO_NUMBERS, PrefixScores
-from pdtools.search.strings.prefix_tree import Level, SortedStrings
+from pdtools.search.particles import thin, uniform_of
+from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
 # Rounds between two tokens that memory is planned for; more are possible, but rare.
 _ROUNDS = 10
@@ -38,37 +35,23 @@ _ROUNDS = 10
 _NEGLIGIBLE = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class ActionResult(PrefixScores):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResult(SearchResult[ActionDerivation]):
     """The result of the search for one string of n tokens.
 
+    A_t is log Σ over the word beam of the joint probability of the first t tokens and the actions among them;
+    -inf after a prefix without hypotheses. So the marginal is a lower bound of log p(x), exact if the beam
+    held every derivation.
+
     Attributes:
-        prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the word beam of the joint
-            probability of the first t tokens and the actions among them; A_0 = 0, and the last is the
-            whole string's. -inf after a prefix without hypotheses. So the marginal is a lower bound of log
-            p(x), exact if the beam held every derivation.
-        derivations: the best ones, best first, with their log joints.
-        incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
             token), nats. Hypotheses dropped from the action beam before are unknown, and not in it.
+        steps: as far as any hypothesis got.
+        next_logprobs: over the actions after the first t tokens too.
         expanded: number of actions that were read, for all strings of the batch.
-        next_logprobs: float64 (n + 1, V), nats, if requested: at t from 0 to n, log Σ over the word beam of
-            the joint probability of the first t tokens, the actions among and after them, and each token (or
-            the end) that may follow.
-        steps: if requested, the word beam after each token and the end, as far as any hypothesis got.
     """
 
-    derivations: tuple[tuple[float, ActionDerivation], ...]
-    incremental: tuple[ActionDerivation, ...]
-    log_share_kept: float
     expanded: int
-    steps: tuple[BeamStep[ActionDerivation], ...] = ()
-    next_logprobs: NDArray[np.float64] | None = None
-
-    @property
-    def dropped(self) -> float:
-        """The share of p(x) dropped by the word beam, assuming that it fared like the kept part."""
-        return dropped_share(self.log_share_kept)
 
 
 @torch.inference_mode()
@@ -97,7 +80,7 @@ def word_synchronous_search(
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether common beginnings of strings are searched once.
         trace: number of hypotheses of each word beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`) instead of
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.particles.thin`) instead of
             keeping the best, ``beam.actions`` after an action and ``beam.words`` after a token. For
             :mod:`pdtools.search.particles`.
         next_tokens: whether to return next-token distributions after every token, over the hypotheses kept

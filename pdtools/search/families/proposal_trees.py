@@ -1,4 +1,4 @@
-"""A scorer that sums over proposal trees, such as a parser's, without a search.
+"""Sums over proposal trees, such as a parser's, without a search.
 
 Transformer Grammars' authors score strings this way (Sartran et al. 2022): log p(x) is at least the log of
 the sum of p(x, y) over some of the trees y of x, each counted once.
@@ -20,15 +20,22 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
-from pdtools.search.encoding import Encoded, look_ahead, score_windows, sentence_score
-from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.batches import in_batches
+from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
+from pdtools.search.family import SEARCH_LOOK_AHEAD
 from pdtools.search.options import NOT_SEARCHED, TreesFile
-from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
+from pdtools.search.scores import (
+    Asked,
+    Continuation,
+    GivenRow,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+    increments,
+)
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.shards.rows import ShardRow
-from pdtools.tokenization import Sentence
 from pdtools.trees import Graph, Tree, read_proposals
 from pdtools.trees.forms import read_treebank, refuse_for
 
@@ -54,7 +61,7 @@ class ProposalDerivations:
     excluded: dict[str, int]
 
 
-class ProposalTreesScorer(CheckpointScorer):
+class ProposalTreesFamily(CheckpointFamily):
     """The family (:class:`pdtools.search.family.Family`) that sums over the derivations of proposal trees.
 
     Args:
@@ -95,7 +102,7 @@ class ProposalTreesScorer(CheckpointScorer):
     @property
     def look_ahead(self) -> int:
         """See :class:`Family`."""
-        return look_ahead(searched=True)
+        return SEARCH_LOOK_AHEAD
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Refuse: proposal trees are trees of whole sentences.
@@ -120,7 +127,7 @@ class ProposalTreesScorer(CheckpointScorer):
         )
 
     def problem(self, ids: NDArray[np.int32]) -> str | None:
-        """The reason why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
+        """See :meth:`Family.problem`: it has no derivations."""
         key = ids.tobytes()
         if key in self._proposals.by_ids:
             return None
@@ -128,21 +135,18 @@ class ProposalTreesScorer(CheckpointScorer):
             return f"no tree of it in {self._file} can be used: {self._proposals.unusable[key]}"
         return f"no tree of it is in {self._file}"
 
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+    def score(self, window: Sequence[Encoded]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Family.score`."""
+        sums = self._prefix_logprobs([item.encoding.ids for item in window])
+        for item, values in zip(window, sums, strict=True):
+            if values[-1] > -np.inf:
+                yield sentence_score(self.loaded.tokenizer, item, increments(values))
+            else:
+                yield Unscorable(item.sentence.text, IMPOSSIBLE)
 
-        def work(window: list[Encoded]) -> Iterator[SentenceScore | Unscorable]:
-            sums = self._prefix_logprobs([item.encoding.ids for item in window])
-            for item, values in zip(window, sums, strict=True):
-                if values[-1] > -np.inf:
-                    yield sentence_score(self.loaded.tokenizer, item, increments(values))
-                else:
-                    yield Unscorable(item.sentence.text, IMPOSSIBLE)
-
-        return score_windows(sentences, self._encode, work, self.look_ahead)
-
-    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        found = super()._encode(sentence)
+    def encode(self, sentence: Asked, *, any_length: bool = False) -> Encoded | Unscorable:
+        """See :meth:`Family.encode`; without a tree that can be used, a sentence has no score."""
+        found = super().encode(sentence, any_length=any_length)
         if isinstance(found, Encoded) and (problem := self.problem(found.encoding.ids)):
             return Unscorable(found.sentence.text, problem)
         return found
@@ -160,16 +164,14 @@ class ProposalTreesScorer(CheckpointScorer):
         """Log p of all beginnings of each sentence, float64 (n + 2); see :func:`prefix_logprobs`."""
         model = self.loaded.model
         rows = [(tokens, given) for tokens in ids for given in self._proposals.by_ids[tokens.tobytes()]]
-        read: dict[int, _Reading] = {}
-        for places in length_groups(
-            [model.row_length(*row) for row in rows],
-            lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
-        ):
-            read.update(zip(places, _read(model, [rows[place] for place in places]), strict=True))
-        in_order = (read[place] for place in range(len(rows)))
+        lengths = [model.row_length(*row) for row in rows]
+        read = iter(
+            in_batches(
+                lengths, self.rows_that_fit, lambda places: _read(model, [rows[place] for place in places])
+            )
+        )
         return [
-            prefix_logprobs([next(in_order) for _ in self._proposals.by_ids[tokens.tobytes()]])
-            for tokens in ids
+            prefix_logprobs([next(read) for _ in self._proposals.by_ids[tokens.tobytes()]]) for tokens in ids
         ]
 
 
@@ -279,8 +281,7 @@ class _Reading(NamedTuple):
 def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -> Iterator[_Reading]:
     """Read a batch in one teacher-forced pass."""
     batch = model.pack(rows).to(model.device)
-    with explained_memory_errors():
-        parts = model.forward_parts(batch)
+    parts = model.forward_parts(batch)
     derived = parts.attach_logprobs.double()
     # A token comes before its own attachment, as in the beam search.
     logprobs = ((parts.token_logprobs.double() + derived).cumsum(1) - derived).cpu().numpy()  # (B, N)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -10,22 +10,21 @@ import torch
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.models.treereg import Node, SentenceScores, best_tree, greedy_tree, residual_norms
-from pdtools.search.encoding import Encoded, score_windows
-from pdtools.search.memory import budget, explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.batches import budget, in_batches, strings_that_fit
+from pdtools.search.checkpoints import Encoded
+from pdtools.search.families.unsearched import StringFamily
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Unscorable
-from pdtools.search.strings.scorer import StringScorer
-from pdtools.tokenization import Sentence
 from pdtools.trees import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, sentence_problem
 
 # Bytes per pair of tokens: products, norms, and intermediate values.
 _PAIR_BYTES = 64
 
 
-class TreeRegParser(StringScorer):
+class TreeRegFamily(StringFamily):
     """The family (:class:`pdtools.search.family.Family`) of models with TreeReg: one tree, without scores.
 
-    p(x) is the language model's, exactly (:class:`StringScorer`).
+    p(x) is the language model's, exactly (:class:`StringFamily`).
 
     Args:
         loaded: a checkpoint with TreeReg.
@@ -42,7 +41,7 @@ class TreeRegParser(StringScorer):
         self.settings |= {"kind": "treereg", "cky": cky}
         self.nodes = best_tree if cky else greedy_tree
 
-    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+    def parse(self, window: Sequence[Encoded], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`.
 
         Raises:
@@ -50,9 +49,13 @@ class TreeRegParser(StringScorer):
         """
         if k_best > 1:
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence: leave out --k-best")
-        return score_windows(sentences, self.encode, self._parse, self.look_ahead)
+        for item, scores in zip(window, self.split_scores(window), strict=True):
+            if problem := sentence_problem(item.sentence.words):
+                yield Unscorable(item.sentence.text, problem)
+            else:
+                yield Parsed(((None, self.tree(item, self.nodes(scores))),), None, None)
 
-    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+    def score_with_parses(self, window: Sequence[Encoded]) -> Iterator[ParsedScore | Unscorable]:
         """Refuse: the trees are not incremental.
 
         Raises:
@@ -63,36 +66,23 @@ class TreeRegParser(StringScorer):
             " decode"
         )
 
-    def encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        """Encode a sentence that can be parsed; otherwise give the reason."""
-        found = self._encode(sentence)
-        if isinstance(found, Encoded) and (problem := sentence_problem(found.sentence.words)):
-            return Unscorable(found.sentence.text, problem)
-        return found
-
-    def _parse(self, window: list[Encoded]) -> list[Parsed]:
-        return [
-            Parsed(((None, self.tree(item, self.nodes(scores))),), None, None)
-            for item, scores in zip(window, self.split_scores(window), strict=True)
-        ]
-
     @torch.inference_mode()
     def split_scores(self, items: Sequence[Encoded]) -> list[SentenceScores]:
         """The scores of all splits between words, for each sentence."""
         model = self.loaded.model
         assert isinstance(model, TransformerLM)
         ids = [item.encoding.ids[:-1] for item in items]  # no state depends on end-of-sentence
-        scores: dict[int, SentenceScores] = {}
-        for places in length_groups([len(row) for row in ids], self._sentences_that_fit):
+
+        def work(places: list[int]) -> Iterator[SentenceScores]:
             rows = [(ids[i], model.no_derivation(ids[i])) for i in places]
-            with explained_memory_errors():
-                states = model.treereg_states(model.pack(rows).to(model.device))  # (B, N, d)
-                norms = residual_norms(states).cpu().numpy()  # (B, N, N)
+            states = model.treereg_states(model.pack(rows).to(model.device))  # (B, N, d)
+            norms = residual_norms(states).cpu().numpy()  # (B, N, N)
             for i, of_row in zip(places, norms, strict=True):
                 word = items[i].encoding.word  # (n + 2), -1 for ROOT and end-of-sentence
                 ends = np.flatnonzero(word[:-1] != word[1:])[1:]  # last token of each; the first one is ROOT
-                scores[i] = SentenceScores(of_row, ends)
-        return [scores[i] for i in range(len(items))]
+                yield SentenceScores(of_row, ends)
+
+        return in_batches(list(map(len, ids)), self._sentences_that_fit, work)
 
     def _sentences_that_fit(self, length: int) -> int:
         model = self.loaded.model

@@ -1,51 +1,44 @@
-"""The scorer of models whose strings need no search."""
+"""Models whose strings need no search."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
-from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import (
-    Encoded,
-    encode_document,
-    encode_sentence,
-    look_ahead,
-    score_windows,
-    sentence_score,
-)
-from pdtools.search.memory import (
+from pdtools.search.batches import (
     MOST_ROWS,
+    SortedStrings,
     entries_that_fit,
     explained_memory_errors,
-    length_groups,
+    in_batches,
     strings_that_fit,
 )
-from pdtools.search.next_tokens import as_measures, string_summaries, word_beginnings
-from pdtools.search.options import NOT_SEARCHED
+from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
+from pdtools.search.contexts import read_in_windows
+from pdtools.search.next_tokens import as_measures, summaries, word_beginnings
+from pdtools.search.options import NO_CONTEXT, NOT_SEARCHED, Context
 from pdtools.search.scores import (
     Continuation,
     GivenRow,
     RowScore,
     SentenceScore,
-    Unscorable,
     asks_for_distributions,
 )
-from pdtools.search.strings.continuation import next_token_logprobs
-from pdtools.search.strings.prefix_tree import SortedStrings
-from pdtools.tokenization import Sentence
+
+# Cells of the tapes (prefixes × positions²) that a batch may have.
+_MOST_CELLS = 1 << 22
 
 
-class StringScorer(CheckpointScorer):
+class StringFamily(CheckpointFamily):
     """The family (:class:`pdtools.search.family.Family`) of a model whose strings need no search."""
 
     marginal = "exact: tokens do not depend on the tree"
+    reads_windows = True
 
     def __init__(
         self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
@@ -53,11 +46,6 @@ class StringScorer(CheckpointScorer):
         super().__init__(loaded, kind="string", searched=NOT_SEARCHED, max_batch=max_batch, context=context)
         # The end of a window is predicted after it.
         self._longest = self.window + 1 if self.window and loaded.model.layout == "window" else self.window
-
-    @property
-    def look_ahead(self) -> int:
-        """See :class:`Family`."""
-        return look_ahead(documents=self.context.stride is not None)
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`Family.score_rows`.
@@ -94,11 +82,16 @@ class StringScorer(CheckpointScorer):
         With summaries of distributions, three columns (:func:`pdtools.search.next_tokens.summaries`).
         """
 
+        model = self.loaded.model
+        begins = torch.from_numpy(word_beginnings(self.loaded.tokenizer)).to(model.device)
+
         def score(rows: list[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
             logprobs = string_logprobs(self.loaded, rows, self.max_batch)
             if not distributions:
                 return logprobs
-            found = string_summaries(self.loaded, rows, self.max_batch)
+            found = string_next_logprobs(
+                self.loaded, rows, self.max_batch, lambda every: summaries(every, begins)
+            )
             return [np.column_stack(pair) for pair in zip(logprobs, found, strict=True)]
 
         return read_in_windows(
@@ -106,7 +99,7 @@ class StringScorer(CheckpointScorer):
             score,
             window=self._longest,
             stride=self.context.stride_of(self.window),
-            first=self.loaded.model.root_id,
+            first=model.root_id,
         )
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
@@ -115,7 +108,7 @@ class StringScorer(CheckpointScorer):
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
-        """See :meth:`CheckpointScorer.next_logprobs`."""
+        """See :meth:`CheckpointFamily.next_logprobs`."""
         return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
@@ -124,36 +117,23 @@ class StringScorer(CheckpointScorer):
         found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
         return [Continuation(logprobs, None) for logprobs in found]
 
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+    def score(self, window: Sequence[Encoded]) -> Iterator[SentenceScore]:
         """See :meth:`Family.score`. Texts longer than a window are read in windows that begin with ROOT."""
-        return score_windows(sentences, self._encode_any_length, self._score, self.look_ahead)
-
-    def _encode_any_length(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        """Encode a sentence; or the lines of a document, for a model of windows."""
-        if self.context.stride is not None and not isinstance(sentence, str):
-            return encode_document(self.loaded.tokenizer, sentence)
-        return self._with_context(encode_sentence(self.loaded.tokenizer, None, sentence))
-
-    def _score(self, items: list[Encoded]) -> list[SentenceScore]:
         distributions = asks_for_distributions(self.measures)
-        found = self._read([item.ids for item in items], distributions=distributions)
+        found = self._read([item.ids for item in window], distributions=distributions)
         begins = word_beginnings(self.loaded.tokenizer)
-        scores = []
-        for item, (values, seen) in zip(items, found, strict=True):
+        for item, (values, seen) in zip(window, found, strict=True):
             own = slice(len(item.before), None)
             is_said = self.context.is_asked_for or (self._longest or math.inf) < len(item.ids)
-            scores.append(
-                sentence_score(
-                    self.loaded.tokenizer,
-                    item,
-                    values[own, 0] if distributions else values[own],
-                    seen=seen[own].tolist() if is_said else None,
-                    measures=as_measures(values[own, 1:], item.ids[1:][own], begins, self.measures)
-                    if distributions
-                    else None,
-                )
+            yield sentence_score(
+                self.loaded.tokenizer,
+                item,
+                values[own, 0] if distributions else values[own],
+                seen=seen[own].tolist() if is_said else None,
+                measures=as_measures(values[own, 1:], item.ids[1:][own], begins, self.measures)
+                if distributions
+                else None,
             )
-        return scores
 
 
 @torch.inference_mode()
@@ -183,9 +163,9 @@ def string_logprobs(
     given = (model.root_id, model.eos_id) if model.layout == "window" and model.end_id == model.eos_id else ()
     if model.end_id != model.eos_id:
         token_ids = [np.where(ids == model.eos_id, np.int32(model.end_id), ids) for ids in token_ids]
-    results: dict[int, NDArray[np.float64]] = {}
     if share_prefixes is None:
         share_prefixes = model.device.type == "cpu"
+    found: Sequence[NDArray[np.float64]]
     if share_prefixes:
         followed = [model.final_id >= 0 and ids[-1] == model.eos_id for ids in token_ids]
         read = [
@@ -195,49 +175,54 @@ def string_logprobs(
         widths = [1] * max(map(len, read), default=0)
         strings = SortedStrings.of(read)
         most_entries = entries_that_fit(model, max(1, len(widths)))
+        results: dict[int, NDArray[np.float64]] = {}
         for group in strings.groups(widths, most_entries, max_batch or MOST_ROWS):
             with explained_memory_errors():
                 results.update(zip(group.order, _read_prefixes(model, group), strict=True))
-        for i, end in enumerate(followed):
-            if end:  # the token after end-of-sentence counts as it
-                results[i] = np.append(results[i][:-2], results[i][-2:].sum())
+        found = [
+            # The token after end-of-sentence counts as it.
+            np.append(results[i][:-2], results[i][-2:].sum()) if end else results[i]
+            for i, end in enumerate(followed)
+        ]
     else:
-        for places in length_groups(
-            [len(ids) for ids in token_ids],
-            lambda length: max_batch or strings_that_fit(length, model.vocab_size),
-        ):
-            rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
-            with explained_memory_errors():
-                parts = model.forward_parts(model.pack(rows).to(model.device))
-            for i, values in zip(places, parts.token_logprobs.cpu().double().numpy(), strict=True):
-                results[i] = values[1 : len(token_ids[i])]
-    return [np.where(np.isin(ids[1:], given), 0.0, results[i]) for i, ids in enumerate(token_ids)]
+
+        def work(places: list[int]) -> Iterator[NDArray[np.float64]]:
+            batch = model.pack([(token_ids[i], model.no_derivation(token_ids[i])) for i in places])
+            values = model.forward_parts(batch.to(model.device)).token_logprobs.cpu().double().numpy()
+            return (row[1 : len(token_ids[i])] for i, row in zip(places, values, strict=True))
+
+        found = in_batches(list(map(len, token_ids)), _fits(model, max_batch), work)
+    return [np.where(np.isin(ids[1:], given), 0.0, each) for ids, each in zip(token_ids, found, strict=True)]
+
+
+def _fits(model: LanguageModel, max_batch: int | None) -> Callable[[int], int]:
+    return lambda length: max_batch or strings_that_fit(length, model.vocab_size)
 
 
 @torch.inference_mode()
 def string_next_logprobs(
-    loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
+    loaded: LoadedModel,
+    token_ids: Sequence[NDArray[np.int32]],
+    max_batch: int | None = None,
+    of: Callable[[torch.Tensor], torch.Tensor] = lambda every: every,
 ) -> list[NDArray[np.float64]]:
     """Compute log p(v | x_<k) of every token v, at all places after the first.
 
     Args:
         loaded, token_ids, max_batch: see :func:`string_logprobs`; the last token may be any.
+        of: gives the values of distributions (…, V) that are returned instead of them.
 
     Returns:
         For each string float64 (n + 1, V), nats.
     """
     model = loaded.model
-    found: dict[int, NDArray[np.float64]] = {}
-    for places in length_groups(
-        [len(ids) for ids in token_ids],
-        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
-    ):
+
+    def work(places: list[int]) -> Iterator[NDArray[np.float64]]:
         batch = model.pack([(token_ids[i], model.no_derivation(token_ids[i])) for i in places])
-        with explained_memory_errors():
-            logprobs = model.position_logprobs(batch.to(model.device))
-        for i, values in zip(places, logprobs.cpu().double().numpy(), strict=True):
-            found[i] = values[1 : len(token_ids[i])]
-    return [found[i] for i in range(len(token_ids))]
+        values = of(model.position_logprobs(batch.to(model.device))).cpu().double().numpy()
+        return (row[1 : len(token_ids[i])] for i, row in zip(places, values, strict=True))
+
+    return in_batches(list(map(len, token_ids)), _fits(model, max_batch), work)
 
 
 def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:
@@ -262,3 +247,36 @@ def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray
     for k, values in enumerate(found):
         logprobs[:, k] = values.cpu().double().numpy()[levels[k + 1].prefix_of]  # ended strings' are unused
     return [row[: len(ids) - 1] for row, ids in zip(logprobs, strings.ids, strict=True)]
+
+
+@torch.inference_mode()
+def next_token_logprobs(
+    model: LanguageModel,
+    prefixes: Sequence[NDArray[np.int32]],
+    attachments: Sequence[NDArray[np.int32]],
+    *,
+    max_batch: int | None = None,
+) -> NDArray[np.float64]:
+    """Compute log p(v | prefix, its attachments) for every token v of the vocabulary.
+
+    Args:
+        model: in evaluation mode.
+        prefixes: for each int32[n + 1]: ROOT and the n tokens.
+        attachments: for each int32[n + 1], positions in the prefix. If they do not affect the words, shifts
+            suffice.
+        max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
+
+    Returns:
+        float64 (prefixes, vocabulary), nats.
+    """
+    # Nothing follows a prefix: not even the ROOT that ends a window.
+    pack = model.pack_prompts if model.layout == "window" else model.pack
+
+    def work(places: list[int]) -> NDArray[np.float64]:
+        batch = pack([(prefixes[i], attachments[i]) for i in places])
+        found: NDArray[np.float64] = model.following_logprobs(batch.to(model.device)).cpu().double().numpy()
+        return found
+
+    lengths = list(map(len, prefixes))
+    found = in_batches(lengths, lambda length: max_batch or max(1, _MOST_CELLS // length**2), work)
+    return np.stack(found) if found else np.empty((0, model.vocab_size))

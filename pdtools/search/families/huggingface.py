@@ -1,4 +1,4 @@
-"""Hugging Face causal language models as scorers: baselines for the models of this toolkit."""
+"""Hugging Face causal language models: baselines for the models of this toolkit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,15 @@ from torch import Tensor
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import check_no_pointers, read_json
 from pdtools.jobs.devices import torch_dtype, widest_float
-from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import look_ahead, score_windows
+from pdtools.search.batches import SortedStrings, explained_memory_errors, in_batches, strings_that_fit
+from pdtools.search.contexts import read_in_windows
+from pdtools.search.families.causality import check_causal, check_causal_config
 from pdtools.search.family import Family
-from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.next_tokens import as_measures, sentences_at_once, summaries
-from pdtools.search.options import NOT_SEARCHED
+from pdtools.search.next_tokens import as_measures, summaries
+from pdtools.search.options import DOCUMENT, NO_CONTEXT, NOT_SEARCHED, Context
 from pdtools.search.scores import (
+    Asked,
+    Beginning,
     Dtype,
     Measure,
     NextTokens,
@@ -33,8 +35,6 @@ from pdtools.search.scores import (
     Unscorable,
     asks_for_distributions,
 )
-from pdtools.search.strings.causality import check_causal, check_causal_config
-from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
 
 # Architectures tested to take positions and a mask of their own, so that strings with common beginnings
@@ -152,7 +152,7 @@ class _Encoded:
     ends: tuple[int, ...]
 
 
-class HuggingFaceScorer(Family):
+class HuggingFaceFamily(Family):
     """The family (:class:`pdtools.search.family.Family`) of a causal language model in a local folder.
 
     Text is read as given. The beginning-of-sentence token (or the end-of-sentence token if there is no other,
@@ -164,11 +164,6 @@ class HuggingFaceScorer(Family):
     Texts longer than the model are read in windows (:func:`pdtools.search.contexts.read_in_windows`).
     A line feed follows each sentence of the context.
     """
-
-    @property
-    def look_ahead(self) -> int:
-        """The number of sentences that should be given at once, to be batched by length."""
-        return look_ahead(documents=self._context.stride is not None)
 
     def __init__(
         self,
@@ -210,7 +205,7 @@ class HuggingFaceScorer(Family):
             # -1: none is the longest
             self._max_length: int | None = longest if longest and longest > 0 else None
             check_causal(folder, self._model, self._max_length)
-        self._context = context
+        self.context = context
         self.measures = frozenset(measures)
         self._begins: torch.Tensor | None = None
         if asks_for_distributions(measures):
@@ -232,36 +227,16 @@ class HuggingFaceScorer(Family):
             **context.described(self._window, has_trees=False),
         }
 
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Family.score`."""
-        return score_windows(sentences, self._encode, self._score, self.look_ahead)
-
-    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
+    def next_tokens(self, window: Sequence[_Encoded]) -> Iterator[NextTokens]:
         """See :meth:`Family.next_tokens`. Not for texts longer than the model."""
-        at_once = sentences_at_once(self._model.config.vocab_size, look_ahead())
-        return score_windows(sentences, self._encode_short, self._next_tokens, at_once)
-
-    def _encode_short(self, sentence: str | Sentence) -> _Encoded | Unscorable:
-        found = self._encode(sentence)
-        if isinstance(found, _Encoded) and self._window is not None:
-            length = (self._bos_id is not None) + len(found.before) + len(found.ids)
-            if length > self._window:
-                return Unscorable(
-                    found.text, f"longer than the model: {length} tokens, at most {self._window}"
-                )
-        return found
-
-    def _next_tokens(self, items: list[_Encoded]) -> Iterator[NextTokens]:
         prefix = [] if self._bos_id is None else [self._bos_id]
-        rows = [np.array([*prefix, *item.before, *item.ids], dtype=np.int32) for item in items]
-        with explained_memory_errors():
-            found = dict(self._tables(rows))
-        for i, (item, row) in enumerate(zip(items, rows, strict=True)):
+        rows = [np.array([*prefix, *item.before, *item.ids], dtype=np.int32) for item in window]
+        for item, row, table in zip(window, rows, self._tables(rows), strict=True):
             own = min(len(item.ids), len(row) - 1)
-            logprobs, ids = found[i][-1 - own : -1], row[-own:]
+            logprobs, ids = table[-1 - own : -1], row[-own:]
             seen = np.arange(len(row), dtype=np.int32)[-own:] - len(prefix)
             chosen = logprobs[np.arange(own), ids]
-            yield NextTokens(self._result(item, chosen, seen), ids, logprobs, found[i][-1])
+            yield NextTokens(self._result(item, chosen, seen), ids, logprobs, table[-1])
 
     def following(self, text: str) -> NDArray[np.float64]:
         """See :meth:`Family.following`."""
@@ -269,7 +244,7 @@ class HuggingFaceScorer(Family):
         row = np.array([*([] if self._bos_id is None else [self._bos_id]), *ids], dtype=np.int32)
         if not len(row):
             raise PdtoolsError("without BOS the model gives no distribution of the first token")
-        ((_, logprobs),) = self._tables([row])
+        (logprobs,) = self._tables([row])
         return logprobs[-1]
 
     @property
@@ -278,24 +253,37 @@ class HuggingFaceScorer(Family):
         every = range(self._model.config.vocab_size)
         return tuple(self._tokenizer.decode([token]).strip() for token in every)
 
+    @property
+    def vocab_size(self) -> int:
+        """See :class:`Family`."""
+        return int(self._model.config.vocab_size)
+
     @torch.inference_mode()
-    def _tables(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield next-token log-probabilities of each string (index) of m tokens: float64 (m, V), nats."""
-        for group, padded, mask in self._batches(rows):
+    def _tables(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+        """Next-token log-probabilities of each string of m tokens: float64 (m, V), nats."""
+
+        def work(group: list[int]) -> Iterator[NDArray[np.float64]]:
+            padded, mask = self._padded([rows[i] for i in group])
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logprobs = logits.to(widest_float(logits.device)).log_softmax(2).cpu().double().numpy()
-            for values, i in zip(logprobs, group, strict=True):
-                yield i, values[: len(rows[i])]
+            return (values[: len(rows[i])] for values, i in zip(logprobs, group, strict=True))
 
-    def _encode(self, sentence: str | Sentence) -> _Encoded | Unscorable:
+        return in_batches(list(map(len, rows)), self._fits, work)
+
+    def encode(self, sentence: Asked, *, any_length: bool = False) -> _Encoded | Unscorable:
+        """See :meth:`Family.encode`."""
+        assert not isinstance(sentence, Beginning)
         if isinstance(sentence, str):
             sentence = split_text_words(sentence)
         text = sentence.text
         if not sentence.words:
             return Unscorable(text, "no words")
         before, ids, spans = self._tokens(sentence)
-        if not ids or len(before) + len(ids) + (self._bos_id is not None) < 2:
+        length = (self._bos_id is not None) + len(before) + len(ids)
+        if not ids or length < 2:
             return Unscorable(text, "one token, and no BOS before it")
+        if not any_length and self._window is not None and length > self._window:
+            return Unscorable(text, f"longer than the model: {length} tokens, at most {self._window}")
         names = self._tokenizer.convert_ids_to_tokens(ids)
         tokens, words, starts, ends = [], [], [], []
         for token, name, (first, stop) in zip(ids, names, spans, strict=True):
@@ -318,9 +306,7 @@ class HuggingFaceScorer(Family):
     def _tokens(self, sentence: Sentence) -> tuple[list[int], list[int], list[tuple[int, int]]]:
         """The context before a sentence, its tokens, and their characters in it."""
         before = (
-            [each.text for each in sentence.before]
-            if self._context.of == DOCUMENT
-            else self._context.sentences
+            [each.text for each in sentence.before] if self.context.of == DOCUMENT else self.context.sentences
         )
         while True:
             text = "".join(f"{each}\n" for each in before)
@@ -347,83 +333,77 @@ class HuggingFaceScorer(Family):
             lengths = np.cumsum([len(each) + 1 for each in before])
             before = before[max(1, int(np.searchsorted(lengths, start))) :]
 
-    def _score(self, items: list[_Encoded]) -> list[SentenceScore]:
+    def score(self, window: Sequence[_Encoded]) -> list[SentenceScore]:
+        """See :meth:`Family.score`."""
         prefix = [] if self._bos_id is None else [self._bos_id]
         # The distribution after the last token is the one before any further token.
         after = [] if self._begins is None else [0]
         found = read_in_windows(
-            [np.array([*prefix, *item.before, *item.ids, *after], dtype=np.int32) for item in items],
-            self._logprobs,
+            [np.array([*prefix, *item.before, *item.ids, *after], dtype=np.int32) for item in window],
+            self._packed if self._packs else self._apart,
             window=self._window,
-            stride=self._context.stride_of(self._window),
+            stride=self.context.stride_of(self._window),
             bos=self._bos_id is not None,
         )
-        return [self._measured(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
-
-    def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """Return log p of all tokens after the first, for each string of m tokens, nats: float64[m − 1].
-
-        With summaries of distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`).
-        """
-        with explained_memory_errors():
-            found = dict(self._packed(rows) if self._packs else self._padded(rows))
-        return [found[i] for i in range(len(rows))]
+        return [self._measured(item, *of_item) for item, of_item in zip(window, found, strict=True)]
 
     @torch.inference_mode()
-    def _packed(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield each string's index, and log p of its m tokens after the first, nats: float64[m − 1].
+    def _packed(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+        """Compute log p of all tokens after the first, for each string of m tokens, nats: float64[m − 1].
 
+        With summaries of distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`).
         Shared prefixes are computed once: a batch is one row that holds every prefix once, each
         token at its own position and seeing its own prefix.
         """
         most = PACKED_TOKENS_CPU if torch.device(self._device).type == "cpu" else PACKED_TOKENS
         widths = [1] * max(map(len, rows), default=0)
+        found: dict[int, NDArray[np.float64]] = {}
         for group in SortedStrings.of(rows).groups(widths, most, self._max_batch or len(rows)):
             packed = group.packed()
             sees = torch.from_numpy(packed.sees())[None, None].to(self._device)  # (1, 1, T, T)
             mask = torch.zeros(sees.shape, dtype=self._model.dtype, device=self._device)
-            logits = self._model(
-                input_ids=torch.from_numpy(packed.tokens)[None].to(self._device),
-                position_ids=torch.from_numpy(packed.depths)[None].to(self._device),
-                attention_mask=mask.masked_fill(~sees, torch.finfo(mask.dtype).min),
-                use_cache=False,
-            ).logits[0]  # (T, V)
-            every = logits.float().log_softmax(1)
-            before = torch.from_numpy(np.concatenate(packed.paths)).to(self._device)
-            after = torch.from_numpy(np.concatenate([ids[1:] for ids in group.ids])).to(self._device)
-            chosen = self._values(every[before, after.long()], every, before)
-            yield from zip(
-                group.order,
-                np.split(chosen, np.cumsum([len(path) for path in packed.paths])[:-1]),
-                strict=True,
-            )
+            with explained_memory_errors():
+                logits = self._model(
+                    input_ids=torch.from_numpy(packed.tokens)[None].to(self._device),
+                    position_ids=torch.from_numpy(packed.depths)[None].to(self._device),
+                    attention_mask=mask.masked_fill(~sees, torch.finfo(mask.dtype).min),
+                    use_cache=False,
+                ).logits[0]  # (T, V)
+                every = logits.float().log_softmax(1)
+                before = torch.from_numpy(np.concatenate(packed.paths)).to(self._device)
+                after = torch.from_numpy(np.concatenate([ids[1:] for ids in group.ids])).to(self._device)
+                chosen = self._values(every[before, after.long()], every, before)
+            ends = np.cumsum([len(path) for path in packed.paths])[:-1]
+            found.update(zip(group.order, np.split(chosen, ends), strict=True))
+        return [found[i] for i in range(len(rows))]
 
     @torch.inference_mode()
-    def _padded(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the same as :meth:`_packed`, with a row for each string; similar lengths go together."""
-        for group, padded, mask in self._batches(rows):
+    def _apart(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+        """Compute the same as :meth:`_packed`, with a row for each string."""
+
+        def work(group: list[int]) -> Iterator[NDArray[np.float64]]:
+            padded, mask = self._padded([rows[i] for i in group])
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logits = logits[:, :-1].float()  # (B, N − 1, V)
             chosen = logits.gather(2, padded[:, 1:, None])[:, :, 0]  # (B, N − 1)
             total = torch.logsumexp(logits, dim=2)
             logprobs = self._values(chosen - total, logits - total[:, :, None])
-            for values, i in zip(logprobs, group, strict=True):
-                yield i, values[: len(rows[i]) - 1]
+            return (values[: len(rows[i]) - 1] for values, i in zip(logprobs, group, strict=True))
 
-    def _batches(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Group strings of similar length: indices, tokens, and which are no padding, int64 (B, N)."""
-        vocab_size = self._model.config.vocab_size
-        for group in length_groups(
-            [len(row) for row in rows], lambda length: self._max_batch or strings_that_fit(length, vocab_size)
-        ):
-            width = max(len(rows[i]) for i in group)
-            # Padding is on the right, out of sight of a causal model; any id does.
-            padded = torch.zeros(len(group), width, dtype=torch.int64)
-            mask = torch.zeros_like(padded)
-            for place, i in enumerate(group):
-                padded[place, : len(rows[i])] = torch.from_numpy(rows[i])
-                mask[place, : len(rows[i])] = 1
-            yield group, padded.to(self._device), mask.to(self._device)
+        return in_batches(list(map(len, rows)), self._fits, work)
+
+    def _fits(self, length: int) -> int:
+        return self._max_batch or strings_that_fit(length, self.vocab_size)
+
+    def _padded(self, rows: Sequence[NDArray[np.int32]]) -> tuple[Tensor, Tensor]:
+        """Tokens of strings, and which are no padding, int64 (B, N)."""
+        # Padding is on the right, out of sight of a causal model; any id does.
+        padded = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
+        mask = torch.zeros_like(padded)
+        for place, row in enumerate(rows):
+            padded[place, : len(row)] = torch.from_numpy(row)
+            mask[place, : len(row)] = 1
+        return padded.to(self._device), mask.to(self._device)
 
     def _values(
         self, chosen: torch.Tensor, every: torch.Tensor, rows: torch.Tensor | None = None
@@ -457,7 +437,7 @@ class HuggingFaceScorer(Family):
         measures: dict[str, NDArray[np.float64]] | None = None,
     ) -> SentenceScore:
         n = min(len(values), len(item.ids))
-        is_said = self._context.is_asked_for or (self._window is not None and len(values) >= self._window)
+        is_said = self.context.is_asked_for or (self._window is not None and len(values) >= self._window)
         logprobs, seen = values[-n:], seen[-n:]
         skip = len(item.ids) - n
         return SentenceScore(

@@ -1,1 +1,0 @@
-"""Search over the dependency graphs that a model makes of strings."""

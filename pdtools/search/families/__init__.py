@@ -1,0 +1,1 @@
+"""Families of models: how each reads, scores and parses sentences."""
