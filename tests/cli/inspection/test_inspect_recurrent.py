@@ -20,8 +20,7 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stack_maps import draw_stacks
-from pdtools.report.stack_runs import draw_run, run_lines
+from pdtools.report.stacks import draw_run, draw_stacks, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 
 
@@ -100,7 +99,7 @@ def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -
 
 
 def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c")
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
@@ -124,7 +123,7 @@ def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> Non
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     model = str(saved(tmp_path / "model"))
     assert run(["inspect", "a b c", "--model", model]) == 0
     lines = capsys.readouterr().out.splitlines()
