@@ -137,8 +137,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for suffix in (".svg", ".png"):
         assert run(["inspect", "a b c", "--model", model, "-o", str(tmp_path / f"run{suffix}")]) == 0
         assert (tmp_path / f"run{suffix}").stat().st_size > 1000
-    assert run(["inspect", "a b c", "--model", model, "--layers", "1"]) == 1
-    assert "--layers is for stack attention, which" in capsys.readouterr().err
     plain = str(saved(tmp_path / "plain", stack="none"))
     assert run(["inspect", "a b", "--model", plain]) == 0
     assert "<eos>" in capsys.readouterr().out  # surprisals
