@@ -104,7 +104,7 @@ def _layer_chart(layer: LayerStacks, tokens: Sequence[str], side: int, height: i
 
 def _replayed_chart(stacks: Sequence[Sequence[int]], tokens: Sequence[str], side: int, height: int) -> Spec:
     """A column for each position: tokens, with the bottom of the stack below; in a long string its height."""
-    x = axis_of_names("x", len(tokens), [])
+    x = axis_of_names("x", len(tokens), side)
     size = {"width": side, "height": min(_CELL, side / len(tokens)) * height, "view": FRAME}
     if len(tokens) > _MOST_WRITTEN:
         heights = [{"x": i, "height": len(stack)} for i, stack in enumerate(stacks)]
@@ -122,7 +122,7 @@ def _replayed_chart(stacks: Sequence[Sequence[int]], tokens: Sequence[str], side
         for i, stack in enumerate(stacks)
         for level, j in enumerate(stack)
     ]
-    y = axis_of_names("y", height, [], "replayed stack")
+    y = axis_of_names("y", height, side, title="replayed stack")
     mark = {"type": "text", "fontSize": 8}
     encoding = {"x": x, "y": y, "text": {"field": "token"}}
     return {**size, "data": {"values": written}, "mark": mark, "encoding": encoding}
@@ -192,7 +192,7 @@ def draw_run(path: str | Path, view: StackRunView) -> None:
     maps = [
         map_of_shares(
             [list(column) for column in zip(*rows, strict=True)],
-            across=view.tokens if (title, names, rows) == parts[-1] else [],
+            across=view.tokens if title == parts[-1][0] else [],
             down=names,
             width=width,
             height=_CELL * len(names),

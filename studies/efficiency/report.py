@@ -16,8 +16,7 @@ from statistics import mean
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import compare
-from pdtools.evaluation.comparison.groups import each_alone
+from pdtools.evaluation.comparison.compare import difference_of
 from pdtools.files import atomic_directory, atomic_text, read_json, write_json
 from pdtools.files.expand import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
@@ -106,16 +105,6 @@ def collected(folder: Path) -> dict[str, Any]:
                 of_pair = {"task": task, "share": run["share"], "seed": run["seed"]}
                 differences.append({**of_pair, **difference_of(a, b)})
     return {"settings": (folder / "settings").read_text().strip(), "runs": runs, "differences": differences}
-
-
-def difference_of(a: Path, b: Path) -> dict[str, Any]:
-    """The first score of two results, as fractions of 1, and how they differ."""
-    score = compare(each_alone([a, b])).scores[0]
-    (pair,) = score.pairs
-    one, other = (group.mean / 100 for group in score.groups)
-    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
-    numbers = {"items": score.items, "a": one, "b": other, "low": low, "high": high}
-    return {**numbers, "only_a": pair.only_a, "only_b": pair.only_b, "p": pair.p}
 
 
 def run_of(results: Path) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import compare
-from pdtools.evaluation.comparison.groups import Group, each_alone, find_models
+from pdtools.evaluation.comparison.compare import compare, difference_of
+from pdtools.evaluation.comparison.groups import Group, find_models
 from pdtools.files import atomic_text, read_json, read_lines, write_json
 from pdtools.files.json_input import parse_json
 from pdtools.provenance import provenance
@@ -97,16 +97,6 @@ def compared(out: Path) -> dict[str, Any]:
     ]
     (score,) = compare(groups).scores
     return {"by_seed": pairs, "of_all": asdict(score)}
-
-
-def difference_of(a: Path, b: Path) -> dict[str, Any]:
-    """The first score of two results, as fractions of 1, and how they differ."""
-    score = compare(each_alone([a, b])).scores[0]
-    (pair,) = score.pairs
-    one, other = (group.mean / 100 for group in score.groups)
-    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
-    numbers = {"items": score.items, "a": one, "b": other, "low": low, "high": high}
-    return {**numbers, "only_a": pair.only_a, "only_b": pair.only_b, "p": pair.p}
 
 
 def markdown(found: Mapping[str, Any]) -> str:

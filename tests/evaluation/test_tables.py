@@ -30,14 +30,13 @@ from pdtools.report.evaluations import (
     print_closing,
     print_parse,
     print_perplexity,
+    print_reading,
     print_sg_runs,
 )
-from pdtools.report.reading import print_reading
 from pdtools.report.tables import (
     decimal,
     decimals,
     latex_table,
-    latex_tables,
     latex_text,
     listed,
     markdown_table,
@@ -290,31 +289,6 @@ def test_no_line_is_wider_than_80_columns(name: str, monkeypatch: pytest.MonkeyP
             or "compare" in name
             or found[0].index("overall") < min(map(found[0].index, [*coarse, *fine]))
         )
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_latex_has_as_many_cells_as_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between tables there are comments; every row has the cells that its table says, all of them escaped."""
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with latex_tables():
-        SHOWN[name]()
-    text = sys.stdout.getvalue()  # type: ignore[attr-defined]
-    monkeypatch.undo()
-    columns: int | None = None
-    tables = 0
-    for line in text.splitlines():
-        if begins := re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", line):
-            columns, tables = len(begins[1]), tables + 1
-        elif line == r"\end{tabular}":
-            columns = None
-        elif columns is None:
-            assert not line or line.startswith("%")
-        elif line not in (r"\toprule", r"\midrule", r"\bottomrule"):
-            cells = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))
-            assert line.endswith(r" \\")
-            assert len(cells) == columns
-            assert not re.search(r"(?<!\\)[%#_~]|^ *[\[*]", "".join(cells))
-    assert tables == text.count(r"\bottomrule") > 0
 
 
 @given(st.text(alphabet=st.sampled_from("a1+-. \\{}$&%#_~^<>|[]*\n\x1b\u202e"), max_size=12))

@@ -86,7 +86,7 @@ def drawn() -> dict[str, ElementTree.Element]:
         "shares": charts.in_columns(
             [
                 charts.map_of_shares(
-                    [[1, 0.5], [0.001, 0.25]], across=["$x_$", "\x1b"], down=["a", "b"], width=40, height=20
+                    [[1, 0.5], [0.001, 0.25]], across=["$x_$", "\x1b"], down=["a", "b"], width=40, height=40
                 )
             ]
         ),
@@ -243,7 +243,7 @@ def test_points_are_not_joined_where_they_have_no_order(drawn: dict[str, Element
 
 def test_shares_as_shades(drawn: dict[str, ElementTree.Element]) -> None:
     root = drawn["shares"]
-    cells = [each for each in root.iter(f"{SVG}path") if "h20v10" in each.get("d", "")]
+    cells = [each for each in root.iter(f"{SVG}path") if "h20v20" in each.get("d", "")]
     assert [each.attrib["fill"] for each in cells] == [f"rgb({n}, {n}, {n})" for n in (0, 128, 191)]
     assert texts(root, "role-axis-label") == ["$x_$", "\\x1b", "a", "b"]
 

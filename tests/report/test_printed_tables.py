@@ -17,8 +17,7 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
-from pdtools.report.evaluations import print_benchmark, print_closing
-from pdtools.report.reading import print_effects, print_reading
+from pdtools.report.evaluations import print_benchmark, print_closing, print_effects, print_reading
 from pdtools.report.tables import latex_tables
 from pdtools.report.view.charts import curves
 
@@ -32,12 +31,16 @@ def plain(text: str) -> Rows:
 
 def latex(text: str) -> Rows:
     """The same of LaTeX: a comment is one cell, dashes and signs are as in plain text."""
-    found = []
+    found, columns = [], 0
     for line in text.splitlines():
         if line.startswith("% "):
             found.append([line.removeprefix("% ").strip()])
+        elif begins := re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", line):
+            columns = len(begins[1])
         elif line.endswith(r" \\"):
             cells = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))
+            assert len(cells) == columns
+            assert not re.search(r"(?<!\\)[%#_~]|^ *[\[*]", "".join(cells))
             read = [
                 re.sub(r"\\([%_&#])", r"\1", re.sub(r"\$([+-])\$", r"\1", each.strip())) for each in cells
             ]

@@ -82,7 +82,7 @@ def test_long_strings_and_many_layers_are_drawn_small(drawn: list[Part], n: int)
     stacks.draw_stacks("f.svg", Inspection(tokens=names, predicted=[None] * n, layers=layers))
     (figure,) = drawn
     top, _, bottom = figure["concat"][-1]["vconcat"]
-    assert named(top, "x")[0] == list(range(0, n, 3 if n > 90 else 1))
+    assert named(top, "x")[0] == list(range(0, n, 2 if n > 90 else 1))
     assert figure["columns"] * top["width"] < 4000
     heights = [cell.get("height") for cell in bottom["data"]["values"]]
     assert heights == ([len(each) for each in replayed] if n > 30 else [None] * sum(map(len, replayed)))

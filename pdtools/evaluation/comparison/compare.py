@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.bootstrap import CONFIDENCE
 from pdtools.evaluation.comparison.engine import ComparedRuns, ComparedScore, PairDifference
-from pdtools.evaluation.comparison.groups import Group, check_groups
+from pdtools.evaluation.comparison.groups import Group, check_groups, each_alone
 from pdtools.evaluation.comparison.statistics import holm
 from pdtools.evaluation.record import evaluations
 
@@ -122,6 +123,16 @@ def compare(
         if differences
         else {},
     )
+
+
+def difference_of(a: str | Path, b: str | Path) -> dict[str, Any]:
+    """The first score of two results, as fractions of 1, and how they differ."""
+    score = compare(each_alone([a, b])).scores[0]
+    (pair,) = score.pairs
+    one, other = (group.mean / 100 for group in score.groups)
+    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
+    numbers = {"items": score.items, "a": one, "b": other, "low": low, "high": high}
+    return {**numbers, "only_a": pair.only_a, "only_b": pair.only_b, "p": pair.p}
 
 
 def _no_score(groups: Sequence[Group], refused: Sequence[PdtoolsError], differences: bool) -> PdtoolsError:

@@ -20,7 +20,7 @@ EVALUATIONS = (
         name="reading",
         title="Reading times",
         in_text="reading times",
-        printer="pdtools.report.reading:print_reading",
+        printer="pdtools.report.evaluations:print_reading",
         drawing="pdtools.report.view.reading:READING",
         read={
             **{f"scores.by_model.*.{name}": NUMBER for name in ("delta_ll", "low", "high")},

@@ -7,6 +7,7 @@ window.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH = 480
 FRAME = {"stroke": "#bbbbbb", "strokeWidth": 2}  # half of it is outside of the marks
 _LEAST_SHARE = 0.002  # less is white
-_MOST_NAMES = 45  # places that are named on an axis
+_ROOM = 14  # pixels of a name on an axis
 
 
 def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
@@ -213,7 +214,7 @@ def curves(
     if log_x:
         encoding["x"]["scale"] = {"type": "log", "nice": False}
     mark = line.pop("mark")
-    legend = {"orient": "top", "columns": 3, "labelLimit": 300}
+    legend = {"orient": "top", "columns": 3, "labelLimit": 300, "symbolOpacity": 1}
     if joined:
         legend |= {"symbolType": "stroke", "symbolSize": 400}
         encoding["strokeDash"]["legend"] = legend
@@ -227,8 +228,7 @@ def curves(
         ends = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}
         area = {"x": encoding["x"], **ends, "color": encoding["color"]}
         mark = {"type": "area", "opacity": 0.2}
-        # As the second layer it leaves the legend to the first.
-        layers.append({"transform": [{"filter": "isValid(datum.low)"}], "mark": mark, "encoding": area})
+        layers.insert(0, {"transform": [{"filter": "isValid(datum.low)"}], "mark": mark, "encoding": area})
     return with_rows({**line, "height": 260, "layer": layers}, rows)
 
 
@@ -314,7 +314,7 @@ def map_of_shares(
 
     Args:
         rows: the shares.
-        across, down: names of columns and rows, of which at most 45 are written; columns may have none.
+        across, down: names of columns and rows, as many of which are written as there is room for.
         width, height: pixels.
         titles: titles of the axes across and down.
         title: above it.
@@ -326,8 +326,8 @@ def map_of_shares(
         if share >= _LEAST_SHARE
     ]
     encoding = {
-        "x": axis_of_names("x", len(rows[0]), across, titles[0]),
-        "y": axis_of_names("y", len(rows), down, titles[1]),
+        "x": axis_of_names("x", len(rows[0]), width, across, titles[0]),
+        "y": axis_of_names("y", len(rows), height, down, titles[1]),
         "color": {
             "field": "share",
             "type": "quantitative",
@@ -340,9 +340,11 @@ def map_of_shares(
     return {**named, **size, "mark": {"type": "rect", "aria": False}, "encoding": encoding}
 
 
-def axis_of_names(field: str, length: int, names: Sequence[str], title: str | None = None) -> Spec:
-    """An axis of places, 0 to length − 1, some of which are named; without names it has no labels."""
-    shown = list(range(0, length, -(-length // _MOST_NAMES))) if names else []
+def axis_of_names(
+    field: str, length: int, size: float, names: Sequence[str] = (), title: str | None = None
+) -> Spec:
+    """An axis of places, 0 to length − 1, of a size in pixels; names are written as far as there is room."""
+    shown = list(range(0, length, math.ceil(_ROOM * length / size))) if names else []
     expression = f"{json.dumps([visible(name) for name in names])}[datum.value]"
     axis = {"values": shown, "labelExpr": expression, "labelOverlap": False, "ticks": False, "domain": False}
     if field == "x":

@@ -10,7 +10,7 @@ from pdtools.evaluation.comparison.statistics import Spread
 from pdtools.evaluation.reading.effects import place_name
 from pdtools.evaluation.record import COUNT, NUMBER, OBJECT, OBJECT_OR_NULL, STRING
 from pdtools.evaluation.results import RESULTS, check_values
-from pdtools.report.reading import digits_of_gain
+from pdtools.report.evaluations import digits_of_gain
 from pdtools.report.tables import decimal, decimals
 from pdtools.report.view.charts import dots
 from pdtools.report.view.drawing import Drawing

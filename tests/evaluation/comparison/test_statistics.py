@@ -202,7 +202,7 @@ def test_a_single_run_against_several(runs: int, items: float, apart: float, lea
     assert least < missed(runs, 1, items, apart) < 0.07
 
 
-@pytest.mark.parametrize(("runs", "most"), [(2, 0.14), (3, 0.09), (5, 0.06)])
+@pytest.mark.parametrize(("runs", "most"), [(2, 0.14), (5, 0.06)])
 def test_the_mean_of_a_group(runs: int, most: float) -> None:
     """How often intervals of few runs miss where items vary little, as the page of compare says."""
     assert most - 0.03 < missed(runs, 0, 0.05, 0, n=2000) < most
