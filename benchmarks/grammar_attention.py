@@ -133,7 +133,7 @@ def tg_runs(batch: Tensor, options: Options) -> dict[str, Run]:
     relative = (depth[:, :, None] - depth[:, None]).clamp(NEAREST, DISTANCES + NEAREST - 1).long() - NEAREST
 
     def ours() -> None:
-        mixed = grammar_attention(*qkv.permute(2, 0, 3, 1, 4), visible, r, u, v_bias)
+        mixed = grammar_attention(*qkv.permute(2, 0, 3, 1, 4), visible, (r, u, v_bias))
         torch.autograd.grad(mixed, (qkv, r, u, v_bias), grad)
 
     def dense() -> None:

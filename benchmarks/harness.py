@@ -23,8 +23,8 @@ from comparison import REPOSITORY
 
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Item
-from pdtools.evaluation.benchmark.items import Items
 from pdtools.search import load_model
 
 _ALLOWED = 1e-3  # nats

@@ -19,8 +19,6 @@ from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
-from pdtools.search.model import ModelSettings
-from pdtools.stimuli.surprisals import NamedModel
 
 SIMULATIONS, FILLERS, ITEMS, WORDS, CRITICAL, SUBJECTS = 200, 40, 24, 12, 6, 32
 TRUTH, MEAN, BITS, EXTRA = (4.0, 2.0, 1.0), 300.0, 5.0, 30.0
@@ -70,7 +68,7 @@ def one(rng: np.random.Generator) -> list[list[float]]:
         texts, at, np.concatenate(subject), np.concatenate(time), names, 0, Columns(), labels=labels
     )
     words = tuple(WordValues({"surprisal": row}, {}, np.full(WORDS, -1)) for row in surprisal)
-    model = ModelWords(NamedModel(name="m", settings=ModelSettings(model_dir="m")), {}, words)
+    model = ModelWords("m", {}, words)
     regression = Regression(least=0, samples=1000, seed=1, fit="filler", predict=(Contrast("hard", "easy"),))
     scores = evaluate_reading(times, [model], frequency=None, regression=regression).scores
     slopes = scores["by_model"]["m"]["coefficients"]["surprisal"]["by_word_before"]

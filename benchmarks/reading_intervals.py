@@ -17,8 +17,6 @@ from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
-from pdtools.search.model import ModelSettings
-from pdtools.stimuli.surprisals import NamedModel
 
 SIMULATIONS, ITEMS, WORDS, SENTENCE, SUBJECTS = 200, 12, 60, 15, 8
 TRUTH, MEAN = (4.0, 2.0, 1.0), 250.0
@@ -56,7 +54,7 @@ def one(
     subject = np.repeat(np.arange(SUBJECTS), lengths.size)
     read = ReadingTimes(texts, word, subject, times, tuple(map(str, range(SUBJECTS))), 0, Columns())
     words = tuple(WordValues({"surprisal": row}, {}, np.full(WORDS, -1)) for row in surprisal)
-    model = ModelWords(NamedModel(name="m", settings=ModelSettings(model_dir="m")), {}, words)
+    model = ModelWords("m", {}, words)
     regression = Regression(least=least, samples=100)
     found = evaluate_reading(read, [model], frequency=None, regression=regression).scores
     effects = found["by_model"]["m"]["coefficients"]["surprisal"]

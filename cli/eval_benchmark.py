@@ -14,7 +14,7 @@ from .options import Positive, StringOptions, command
 from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.benchmark.item_files import Items
 
 
 def _print_list(wanted: bool) -> None:
@@ -93,7 +93,7 @@ def eval_benchmark(
     pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
-    from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.benchmark.item_files import Items
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -126,7 +126,7 @@ def eval_benchmark(
 
 def _known(data: str) -> str:
     """The benchmark to which these files belong."""
-    from pdtools.evaluation.benchmark.items import known_by_files
+    from pdtools.evaluation.benchmark.item_files import known_by_files
 
     match known_by_files(data):
         case [name]:

@@ -198,7 +198,7 @@ def eval_reading(
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:
-                message(f"{each.model.name}: not corrected for spaces, which its model cannot")
+                message(f"{each.name}: not corrected for spaces, which its model cannot")
     if found.columns.subject is None:
         message("no column of subjects: times are taken for means over subjects")
     if frequency is None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
-from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems

@@ -135,15 +135,7 @@ class ItemScore(Protocol):
         ...
 
 
-def _no_items(label: str, document: Document) -> ItemScore | None:
-    return None
-
-
-def _exact(label: str, document: Document) -> str | None:
-    return None
-
-
-def _tested(label: str, a: Document, b: Document) -> str | None:
+def _none(*_: Any) -> None:
     return None
 
 
@@ -191,7 +183,7 @@ class Evaluation:
     may_be_missing: str = " "
     outcomes: Outcomes | None = None
     scores: Callable[[Document], MainScores] | None = None
-    item_score: Callable[[str, Document], ItemScore | None] = _no_items
+    item_score: Callable[[str, Document], ItemScore | None] = _none
     columns: tuple[str, ...] = ()
     lower_is_better: bool = False
     geometric: bool = False
@@ -200,8 +192,8 @@ class Evaluation:
     ignores_end: bool = False
     without_end: frozenset[str] = frozenset()
     concerned: Mapping[str, str] = field(default_factory=dict)
-    bound: Callable[[str, Document], str | None] = _exact
-    untested: Callable[[str, Document, Document], str | None] = _tested
+    bound: Callable[[str, Document], str | None] = _none
+    untested: Callable[[str, Document, Document], str | None] = _none
     evaluate: Callable[[Sequence[str], Model, Any], Any] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 

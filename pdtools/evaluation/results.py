@@ -62,23 +62,18 @@ class Batches:
         self.schema = schema
         self._packed: list[pa.Buffer] = []
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the table."""
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        packed = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
-            stream.write_batch(batch)
-        self._packed.append(sink.getvalue())
-
-    def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def append(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows, each with a value for every column."""
         import pyarrow as pa
 
-        if rows:
-            columns = zip(zip(*rows, strict=True), self.schema.types, strict=True)
-            self.append(pa.record_batch([pa.array(*each) for each in columns], schema=self.schema))
+        if not rows:
+            return
+        columns = zip(zip(*rows, strict=True), self.schema.types, strict=True)
+        sink = pa.BufferOutputStream()
+        packed = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
+            stream.write_batch(pa.record_batch([pa.array(*each) for each in columns], schema=self.schema))
+        self._packed.append(sink.getvalue())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -92,25 +87,6 @@ class Batches:
         import pyarrow as pa
 
         return pa.Table.from_batches(self, self.schema)
-
-
-class MeanAndMax:
-    """Running mean and maximum of numbers, some of them None."""
-
-    def __init__(self) -> None:
-        self._numbers = 0
-        self._sum = self._max = 0.0
-
-    def add(self, number: float | None) -> None:
-        """Count a number of at least 0; None is ignored."""
-        if number is not None:
-            self._numbers += 1
-            self._sum += number
-            self._max = max(self._max, number)
-
-    def as_count(self, name: str) -> dict[str, dict[str, float]]:
-        """``mean`` and ``max`` under a name, for results; empty if there was no number."""
-        return {name: {"mean": self._sum / self._numbers, "max": self._max}} if self._numbers else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,6 +371,6 @@ def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:
     return items
 
 
-def mean(values: list[float]) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
     """The unweighted mean; None if there are no values."""
     return sum(values) / len(values) if values else None

@@ -16,23 +16,3 @@ from pdtools.jobs.folder import (
 )
 from pdtools.jobs.plan import Done, Plan, Slice, SliceDone, independent_passes, only_merging
 from pdtools.jobs.run import Work, cut, map_chunks
-
-__all__ = [
-    "Chunks",
-    "Done",
-    "JobFolder",
-    "Plan",
-    "Slice",
-    "SliceDone",
-    "Work",
-    "begun",
-    "cut",
-    "finished",
-    "independent_passes",
-    "is_to_replace",
-    "job_folder",
-    "job_path",
-    "map_chunks",
-    "only_merging",
-    "read_job",
-]

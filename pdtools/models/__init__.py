@@ -10,31 +10,3 @@ from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.pushdown import PushdownConfig
 from pdtools.models.transformer.tape import StackState, legal_attachments, tape_from_attachments
-
-__all__ = [
-    "MODELS",
-    "Batch",
-    "LanguageModel",
-    "LoadedModel",
-    "LossParts",
-    "NoRoomError",
-    "PushdownConfig",
-    "RecurrentConfig",
-    "RecurrentLM",
-    "StackState",
-    "TokenParts",
-    "TransformerConfig",
-    "TransformerLM",
-    "build_model",
-    "collate",
-    "count_parameters",
-    "empty_model",
-    "legal_attachments",
-    "load_checkpoint",
-    "make_config",
-    "model_kind",
-    "register",
-    "save_checkpoint",
-    "tape_from_attachments",
-    "write_checkpoint",
-]

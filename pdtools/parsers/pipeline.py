@@ -70,30 +70,25 @@ class TreeForm:
     binarize: Literal["right", "left", "head", "none"] = "right"
     functions: Literal["strip", "keep"] = "strip"
 
-    def of(self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None) -> Tree | None:
-        """Convert a tree to this form; ``None`` if it holds nothing but traces. ``changes`` is added to.
+    def usable(
+        self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None
+    ) -> Tree | str:
+        """Convert a tree to this form, or give the reason why it cannot be; ``changes`` is added to.
 
         Args:
             heads: int32 (n), each word's head, -1 for the root: needed for binarization from heads, for
                 trees without traces.
-
-        Raises:
-            InputError: if a node has too many children to be binarized.
         """
         plain = normalize(tree, functions=self.functions, counts=changes)
-        if plain is None or self.binarize == "none":
+        if plain is None:
+            return "no words, only traces"
+        if self.binarize == "none":
             return plain
-        if self.binarize == "head":
-            assert heads is not None
-            return binarize_from_heads(collapse_unaries(plain), heads)
-        return binarize(collapse_unaries(plain), self.binarize)
-
-    def usable(
-        self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None
-    ) -> Tree | str:
-        """The tree in this form, or the reason why there is none."""
         try:
-            return self.of(tree, changes, heads) or "no words, only traces"
+            if self.binarize == "head":
+                assert heads is not None
+                return binarize_from_heads(collapse_unaries(plain), heads)
+            return binarize(collapse_unaries(plain), self.binarize)
         except InputError as error:
             return error.reason
 

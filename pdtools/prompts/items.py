@@ -123,10 +123,10 @@ def _number(value: Any, numbers: tuple[float, float]) -> float:
     return number
 
 
-def is_held_out(item: PromptItem, share: float = HELD_OUT) -> bool:
+def is_held_out(item: PromptItem) -> bool:
     """Return whether an item is in the held-out share, by a hash of its prompt."""
     digest = hashlib.blake2b("\n".join(item.sentences).encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64 < share
+    return int.from_bytes(digest, "big") / 2**64 < HELD_OUT
 
 
 def write_items(path: str, task: PromptTask, items: Iterable[PromptItem], *, overwrite: bool = False) -> int:

@@ -1,5 +1,3 @@
 """Provenance: names of models and data, where they come from, and how results were made."""
 
 from pdtools.provenance.origin import check_fingerprint, fingerprint, identify, provenance
-
-__all__ = ["check_fingerprint", "fingerprint", "identify", "provenance"]

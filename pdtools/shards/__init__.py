@@ -15,25 +15,3 @@ from pdtools.shards.plain import usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
 from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.writer import write_shards
-
-__all__ = [
-    "FORMAT_VERSION",
-    "EncodedRows",
-    "ShardFolder",
-    "ShardRow",
-    "ShardSet",
-    "ShardSettings",
-    "TokenizerSettings",
-    "build_shards",
-    "constituents_of_row",
-    "describe_actions",
-    "describe_graph",
-    "describe_row",
-    "describe_transitions",
-    "describe_tree",
-    "shards_from_files",
-    "train_tokenizer",
-    "trees_of_row",
-    "usable_tree",
-    "write_shards",
-]

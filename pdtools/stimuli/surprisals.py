@@ -194,12 +194,6 @@ class NamedModel:
     settings: ModelSettings
     only_if_searched: bool = False
 
-    @property
-    def column(self) -> str:
-        """The name in the form for names of columns."""
-        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in self.name).split())
-        return column or "model"
-
 
 def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
     """Models named by their folders; with beams, one for each beam of each model that searches.

@@ -11,23 +11,3 @@ from pdtools.tokenization.words import (
     split_text_words,
     split_words,
 )
-
-__all__ = [
-    "EOS",
-    "PAD",
-    "ROOT",
-    "UNK",
-    "Encoding",
-    "Sentence",
-    "Tokenizer",
-    "UnknownWordError",
-    "WordTable",
-    "aligned",
-    "count_words",
-    "join_words",
-    "split_spaces",
-    "split_text_words",
-    "split_words",
-    "train_bpe_tokenizer",
-    "train_word_tokenizer",
-]

@@ -3,7 +3,6 @@
 from pdtools.training.batches import BatchLimits
 from pdtools.training.distributed import ALONE, ParallelModel, Ranks, local_device, torchrun_ranks
 from pdtools.training.interruption import Interruption
-from pdtools.training.loop import TrainingLoop
 from pdtools.training.loss import LossSums, evaluate
 from pdtools.training.metrics import METRICS, read_metrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
@@ -12,36 +11,3 @@ from pdtools.training.run_state import RunState, run_state
 from pdtools.training.shard_input import Sentences, ShardInput
 from pdtools.training.sweep import Outcome, SweepRun, make_runs, sweep
 from pdtools.training.train import TrainOptions, complete_recipe, open_run, train
-
-__all__ = [
-    "ALONE",
-    "METRICS",
-    "BatchLimits",
-    "Interruption",
-    "LossSums",
-    "Outcome",
-    "ParallelModel",
-    "Ranks",
-    "Recipe",
-    "RunState",
-    "Sentences",
-    "ShardInput",
-    "SweepRun",
-    "TrainConfig",
-    "TrainOptions",
-    "TrainingLoop",
-    "build_optimizer",
-    "bundled_recipes",
-    "complete_recipe",
-    "evaluate",
-    "learning_rate",
-    "local_device",
-    "make_runs",
-    "open_run",
-    "read_metrics",
-    "read_recipe",
-    "run_state",
-    "sweep",
-    "torchrun_ranks",
-    "train",
-]

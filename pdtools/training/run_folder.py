@@ -172,9 +172,10 @@ class RunFolder:
             PdtoolsError: naming the difference.
         """
         run = self.record()
+        recipes = (json.loads(json_text(each.as_json())) for each in (self.recipe(), recipe))
         differences = [
             f"{key} is {now}, but was {before}"
-            for key, before, now in _differences(run["recipe"], json.loads(json_text(recipe.as_json())))
+            for key, before, now in _differences(*recipes)
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
             and key
             # The data decide the first; the others change nothing.

@@ -31,7 +31,7 @@ class RunState:
 
     Args:
         step: updates done.
-        epoch, taken: the position in the batches (see :class:`~pdtools.training.batches.BatchStream`).
+        epoch, taken: the position in the batches (see :class:`~pdtools.training.batches.BatchSource`).
         beside: the position in batches for single terms of the loss, by the terms' names.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.

@@ -142,7 +142,7 @@ class Graph:
 
     @property
     def problem(self) -> str | None:
-        """Why this is no tree; None of a tree."""
+        """Why this is no tree, in which words have one head, one of them the root; None of a tree."""
         n_heads = np.bincount(self.dependents, minlength=self.n_words + 1)[1:]
         if (n_heads != 1).any():
             k = int((n_heads != 1).argmax())
@@ -153,11 +153,6 @@ class Graph:
         if above.any():
             return "the heads form a cycle"
         return None if self.n_roots == 1 else f"{self.n_roots} roots, not one"
-
-    @property
-    def is_tree(self) -> bool:
-        """True if each word has one head, one of them the root, and there is no cycle."""
-        return self.problem is None
 
     def tree_heads(self) -> Int32:
         """Int32 (m), the head of each word of a tree, 0 for the root.

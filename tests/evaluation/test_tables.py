@@ -387,7 +387,9 @@ def test_numbers_for_latex() -> None:
 
 def test_imports_are_light() -> None:
     heavy = ["torch", "numpy", "pyarrow", "pandas", "nltk", "transformers"]
-    modules = "pdtools.evaluation, pdtools.report.evaluations, pdtools.report.evalb, pdtools.cli.main"
-    code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
+    names = ("blimp.pairs", "sg.suites", "parsing.evaluate", "perplexity.evaluate", "comparison.compare")
+    of_results = [f"pdtools.evaluation.{name}" for name in (*names, "external.recorded")]
+    modules = [*of_results, "pdtools.report.evaluations", "pdtools.report.evalb", "pdtools.cli.main"]
+    code = f"import sys, {', '.join(modules)}; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -100,6 +100,7 @@ def test_a_sentence_that_stanza_gives_up_fails_alone(
     results = list(parser.parse([*sentences[:20], ["bad", "dog", "."], *sentences[20:]]))
     assert results == [*expected[:20], ParseFailure("the parser found no tree"), *expected[20:]]
     assert not caplog.records
+    assert parser.failure(IndexError("out of range")) == "the parser failed: IndexError: out of range"
 
 
 def test_labels_that_brackets_cannot_hold() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from search_oracle import PAD, exhaustive_prefixes, parts, row, save_checkpoints
 
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
-from pdtools.search import beam_search, load_model
+from pdtools.search import Model, beam_search, load_model
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.surprisal import Unit, surprisals
@@ -34,14 +35,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
+@lru_cache
+def model(folder: Path, max_batch: int | None) -> Model:
+    return load_model(folder, SearchOptions(beam=EXHAUSTIVE, max_batch=max_batch))
+
+
 def rows(
     folder: Path, texts: Sequence[str], unit: Unit = "nats", max_batch: int | None = None
 ) -> list[list[float]]:
     """The surprisals of each line of a file; none for a line that has no score."""
     words = [split_spaces(text) for text in texts]
     sentences = [SourcedLine(found, found, "in.txt", n) for n, found in enumerate(words, start=1)]
-    scorer = load_model(folder, SearchOptions(beam=EXHAUSTIVE, max_batch=max_batch))
-    found = surprisals(sentences, scorer, rejects=Rejects("skip"), unit=unit)
+    found = surprisals(sentences, model(folder, max_batch), rejects=Rejects("skip"), unit=unit)
     return [[line.surprisal for line in result.rows] for result in found]
 
 

@@ -14,7 +14,6 @@ from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoin
 from toy_grammar_lm import enumerate_derivations
 from toy_models import loaded as in_memory
 
-from pdtools import search
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
@@ -74,18 +73,6 @@ def scores(folder: Path, sentences: list[str], *, max_batch: int | None = None) 
     return found  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("name", ["pushdown", "head"])
-def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], name: str) -> None:
-    """For the base model with a head the scorer does no search at all: attachments sum out to one."""
-    for text, score in zip(SENTENCES, scores(folders[name], SENTENCES), strict=True):
-        assert score.total == pytest.approx(exact(folders[name], text)[0], rel=2e-6, abs=1e-5)
-
-
-def test_every_public_name_is_found() -> None:
-    for name in search.__all__:
-        assert callable(getattr(search, name))
-
-
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
     assert isinstance(load_model(folders["pushdown"], SearchOptions(beam=2)).family, AttachmentFamily)
     assert isinstance(load_model(folders["head"], SearchOptions(beam=2)).family, StringFamily)
@@ -101,21 +88,6 @@ def test_which_models_are_searched(folders: dict[str, Path]) -> None:
         "dtype": "float32",
     }
     assert load_model(folders["pushdown"], SearchOptions(beam=2)).settings["beam"] == 2
-
-
-@pytest.mark.parametrize("name", ["pushdown", "base"])
-def test_scores_come_in_input_order_whatever_the_batches(folders: dict[str, Path], name: str) -> None:
-    sentences = [" ".join(words) for n in (3, 1, 4, 2) for words in itertools.product("abc", repeat=n)]
-    together = scores(folders[name], sentences)
-    for score, text in zip(together, sentences, strict=True):
-        assert score.text == text
-    for size in (1, 7):
-        for one, other in zip(together, scores(folders[name], sentences, max_batch=size), strict=True):
-            np.testing.assert_allclose(one.logprobs, other.logprobs, rtol=2e-6, atol=1e-5)
-    for one, text in itertools.islice(zip(together, sentences, strict=True), 0, None, 17):
-        np.testing.assert_allclose(
-            one.logprobs, scores(folders[name], [text])[0].logprobs, rtol=2e-6, atol=1e-5
-        )
 
 
 def test_a_score_says_what_each_row_is(folders: dict[str, Path]) -> None:

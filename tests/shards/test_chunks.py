@@ -273,8 +273,9 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     options = ["-o", str(tmp_path / "shards"), "--workers", "2"]
     command = [sys.executable, "-c", program, "tapes", *files, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        time.sleep(3)
-        assert process.poll() is None
+        while not any(tmp_path.iterdir()):  # until the first chunks are kept
+            assert process.poll() is None
+            time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

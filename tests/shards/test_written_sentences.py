@@ -20,6 +20,7 @@ TREES = (
     "(S (`` ``) (VP (VB Go)) (. !) ('' ''))\n"
     "(S (NP (PRP He)) (VP (VBD did) (RB n't) (VB go)) (. .))\n"
 )
+BPE = ("--tokenizer", "bpe", "--vocab-size", "270", "--quiet")
 # Not what anybody would make of the words alone: two spaces, none, a curly apostrophe.
 TEXTS = ["Filby  --sits .", "", '"Go !"', "He didn't go."]
 
@@ -33,18 +34,8 @@ def trees(tmp_path: Path) -> Path:
 
 
 def tapes(trees: Path, output: Path, style: str, *more: str) -> ShardSet:
-    command = [
-        "tapes",
-        str(trees),
-        "--tokenizer",
-        "bpe",
-        "--vocab-size",
-        "270",
-        "--min-count",
-        "1",
-        "--quiet",
-    ]
-    assert run([*command, "--text-style", style, "-o", str(output), *more]) == 0
+    command = ["tapes", str(trees), *BPE, "--min-count", "1", "--text-style", style]
+    assert run([*command, "-o", str(output), *more]) == 0
     return ShardSet.open(output)
 
 
@@ -101,18 +92,7 @@ def test_other_sentences_are_refused(
 ) -> None:
     beside = Path(f"{trees}.text")
     beside.write_text("".join(f"{text}\n" for text in texts))
-    command = [
-        "tapes",
-        str(trees),
-        "--tokenizer",
-        "bpe",
-        "--vocab-size",
-        "270",
-        "--text-style",
-        "raw",
-        "--quiet",
-    ]
-    assert run([*command, "-o", str(tmp_path / "out")]) == 1
+    assert run(["tapes", str(trees), *BPE, "--text-style", "raw", "-o", str(tmp_path / "out")]) == 1
     wrong = next(
         (i for i, (is_, should) in enumerate(zip(texts, TEXTS, strict=False)) if is_ != should), len(texts)
     )

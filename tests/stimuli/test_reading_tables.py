@@ -233,15 +233,6 @@ def test_columns_of_our_names(tmp_path: Path) -> None:
     assert "length" not in new_columns(read(tmp_path, "sentence,length\na | b,1\n"))
 
 
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [(b"na\xefve", "latin1"), (b"\x93na\xefve\x94", "windows-1252"), (b"na\x90ve", "macintosh")],
-)
-def test_an_encoding_that_fits_is_named(data: bytes, encoding: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"t\.csv:3: not UTF-8 .*iconv -f {encoding} "):
-        read(tmp_path, b"sentence\na\n" + data + b"\n")  # type: ignore[arg-type]
-
-
 def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
     found = read(tmp_path, "sentence;rating;n;note\nSo, he ran;3,5;1;1,2\nb;-2;2;a,b\nc;;3;\n").sheet
     assert found.cells == [["So, he ran", "b", "c"], ["3.5", "-2", ""], ["1", "2", "3"], ["1,2", "a,b", ""]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from shell import script as load_script
 
 from pdtools.evaluation.results import ITEMS, Results, write_results
 
@@ -19,13 +18,7 @@ STUDY = Path(__file__).resolve().parents[2] / "studies" / "question"
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"question_{name}", STUDY / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there for their module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(STUDY / f"{name}.py")
 
 
 def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shell import script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "studies" / "dependencies" / "report.py"
 
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("report_of_dependencies", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(SCRIPT)
 
 
 def test_tables(report: ModuleType, tmp_path: Path) -> None:

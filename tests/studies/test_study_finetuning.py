@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import subprocess
+import shutil
 from collections import Counter
 from pathlib import Path
 from statistics import mean
 
 import pytest
+from recorded import Recorded
 from shell import Shell, script
 
 from pdtools.data.grammar import Grammar
@@ -117,37 +117,16 @@ def test_the_study(made: Path, tmp_path: Path) -> None:
     assert shell.run("sh", FOLDER / "study.sh", "out", BEAM="2").returncode == 1
 
 
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")
 def test_the_slurm_form(tmp_path: Path) -> None:
     """With stand-ins: what is submitted, and what a job of the array does."""
-    stand_ins = {
-        "sbatch": 'echo "sbatch $STAGES $ARMS $*" >>"$RECORD"\necho "4$STAGES"\n',
-        "pdtools": 'echo "$*" >>"$RECORD"\nexit "${STATUS:-0}"\n',
-        "srun": 'exec "$@"\n',
-        "scontrol": 'echo "scontrol $*" >>"$RECORD"\n',
-    }
-    for name, text in stand_ins.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
-        (tmp_path / name).chmod(0o755)
-    record = tmp_path / "record"
-    settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(record), "SEEDS": "5 6"}
+    recorded = Recorded(tmp_path, SEEDS="5 6")
     command = ["bash", str(REPOSITORY / "examples/staged-finetuning.slurm")]
     command += ["gpt2", "train", "valid", "out", "rte=data"]
-
-    def lines(**more: str) -> list[str]:
-        record.write_text("")
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, **settings, **more}, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return record.read_text().splitlines()
-
-    made = lines()
+    status, made = recorded.run(*command)
+    assert status == 0
     assert [line.split()[0] for line in made] == ["prompts", "prompts", "sbatch", "sbatch", "sbatch"]
-    assert [line.partition(" --")[0] for line in made[2:]] == [
-        "sbatch 1 pushdown plain",
-        "sbatch 2 pushdown",
-        "sbatch 3 pushdown plain",
-    ]
+    assert [line.partition(" --")[0] for line in made[2:]] == ["sbatch 1", "sbatch 2", "sbatch 3"]
     assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made[2:]] == [
         ["0-3"],
         ["afterok:41", "0-1"],
@@ -155,8 +134,10 @@ def test_the_slurm_form(tmp_path: Path) -> None:
     ]
     job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_JOB_ID": "9", "ARMS": "pushdown plain", "STAGES": "1"}
     job["SCRIPTS"] = str(REPOSITORY / "examples")
-    (swept,) = lines(**job)
+    status, (swept,) = recorded.run(*command, **job)
+    assert status == 0
     assert "--model transformer" in swept
     assert "--grid train.seed=5 " in swept
     assert "-o out/stage1/plain" in swept
-    assert lines(**job, STATUS="138")[1:] == ["scontrol requeue 9_2"]
+    status, lines = recorded.run(*command, **job, STOP="sweep")
+    assert lines[1:] == ["stopped", "scontrol requeue 9_2"]

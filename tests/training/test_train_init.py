@@ -319,17 +319,8 @@ def test_what_is_no_model(
         (tmp_path / "nowhere", "nowhere"),
         (damaged, "damaged"),
     ):
-        command = [
-            "train",
-            f"{window_train}",
-            "-o",
-            f"{tmp_path}/run",
-            "--init",
-            f"{init}",
-            "--device",
-            "cpu",
-        ]
-        assert run(command) == 1
+        command = ["train", f"{window_train}", "-o", f"{tmp_path}/run", "--init", f"{init}"]
+        assert run([*command, "--device", "cpu"]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line
     assert not (tmp_path / "run").exists()

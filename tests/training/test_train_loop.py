@@ -877,7 +877,15 @@ def test_perplexities_and_accuracy() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"step": -1}, {"step": 0.5}, {"tokens": 2**63}, {"best_scores": []}, {"finished": 1}, {"x": 1}],
+    [
+        {"step": -1},
+        {"step": 0.5},
+        {"tokens": 2**63},
+        {"best_scores": []},
+        {"finished": 1},
+        {"x": 1},
+        {"beside": {"treereg": [1, -4]}},
+    ],
 )
 def test_states_of_other_shapes_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     from pdtools.errors import InputError

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from pdtools.evaluation.benchmark.item_set import Score
+from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 
 KINDS = ("tsv", "csv", "txt", "jsonl", "json", "parquet", "xlsx")
 """Forms of files, by the end of their names."""
-SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
-"""The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
+SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word")
+"""The divisor of a string's log-probability: one, its tokens, …; ``{slln = 0.5}``: tokens to this power."""
 RIGHT, OTHERS = "right", "others"
 RIGHT_IS_HIGHEST = f"{RIGHT} > max({OTHERS})"
 
@@ -72,39 +72,6 @@ class Rows:
     every: int | None = None
     by: Template | None = None
     role: Template | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Acceptability labels of items' strings, to be predicted by a threshold of the score.
-
-    Attributes:
-        value: the label in the data.
-        good, bad: its two values.
-        threshold: on the score; None: the best one (Matthews' correlation) for the items of ``source``.
-        source: a pattern of files that the threshold is chosen on, which are not scored otherwise.
-    """
-
-    value: Template
-    good: str = "1"
-    bad: str = "0"
-    threshold: float | None = None
-    source: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A number for each item, with which scores are correlated.
-
-    Attributes:
-        column: the number in the data.
-        against: a formula of scores.
-        correlation: spearman or pearson.
-    """
-
-    column: Template
-    against: str
-    correlation: str = "spearman"
 
 
 @dataclass(frozen=True, kw_only=True)

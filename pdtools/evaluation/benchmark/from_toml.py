@@ -53,15 +53,13 @@ from pdtools.evaluation.benchmark.definition import (
     RIGHT_IS_HIGHEST,
     SCORES,
     Benchmark,
-    Label,
     Options,
     Rows,
     Text,
-    Value,
     formula_of,
     option_name,
 )
-from pdtools.evaluation.benchmark.item_set import Score
+from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
@@ -239,26 +237,10 @@ def _templates(given: Any, where: str) -> tuple[Template, ...]:
     return tuple(_template(each, where) for each in _strings(given, where))
 
 
-def _expression(given: Any, where: str) -> str:
-    """The path's regular expression."""
-    try:
-        re.compile(_string(given, where))
-    except (re.error, OverflowError, RecursionError) as error:
-        _refuse(f"{where} is no regular expression: {error}")
-    return str(given)
-
-
 def _score(given: Any, where: str) -> Score:
-    if isinstance(given, dict) and [*given] == ["slln"] and _is_power(given["slln"]):
-        return Score("slln", float(given["slln"]))
-    if given not in SCORES or given == "slln":
-        power = f"tokens to this power, from 0 to {_LARGEST_POWER}"
-        _refuse(f"{where} has to be one of {', '.join(SCORES[:-1])}, or {{slln = 0.8}}, {power}")
-    return Score(given)
-
-
-def _is_power(given: Any) -> bool:
-    return type(given) in (int, float) and 0 <= given <= _LARGEST_POWER
+    if isinstance(given, dict):
+        return Score("slln", float(_table({"slln": _POWER}, ["slln"])(given, where)["slln"]))
+    return Score(_one_of(SCORES)(given, where))
 
 
 def _rows(given: Any, where: str) -> Rows:
@@ -330,13 +312,14 @@ def _value(given: Any, where: str) -> Value:
     return Value(**_table(kinds, ["column", "against"])(given, where))
 
 
+_POWER = _number(0, _LARGEST_POWER, f"a power of the number of tokens, from 0 to {_LARGEST_POWER}")
 _EVERY = _number(2, _LARGEST, "a number from 2 on", (int,))
 _SKIPPED = _number(0, _MOST_SKIPPED, f"a number of lines, from 0 to {_MOST_SKIPPED:,}", (int,))
 _FORM = {"kind": _one_of(KINDS), "delimiter": _string, "quote": _flag, "header": _flag, "skip": _SKIPPED}
 _PARTS: dict[str, Kind] = {
     **dict.fromkeys(_ABOUT, _string),
     "files": _strings,
-    "path": _expression,
+    "path": _string,
     "form": _table(_FORM),
     "reader": _one_of(READERS),
     "rows": _rows,

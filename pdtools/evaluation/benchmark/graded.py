@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,10 @@ from numpy.typing import NDArray
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet
 from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pdtools.prompts.metrics import pearson, ranks, spearman
 
 Judged = Iterator[tuple[str, "tuple[Outcome | None, float | None, str | None]", tuple[Any, ...]]]
 MAIN = "main"
-
-
-def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float | None:
-    """Matthews' correlation of labels and predictions; None if one of them does not vary."""
-    both, of_labels, of_predicted = (labels & predicted).sum(), labels.sum(), predicted.sum()
-    n = len(labels)
-    scale = float(of_labels * (n - of_labels)) * float(of_predicted * (n - of_predicted))
-    return float((n * both - of_labels * of_predicted) / scale**0.5) if scale else None
 
 
 def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
@@ -34,8 +24,6 @@ def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | N
     This is the share of pairs of a good and a bad item in which the good one has the higher score; ties count
     half.
     """
-    from pdtools.prompts.metrics import ranks
-
     good = int(labels.sum())
     pairs = good * (len(labels) - good)
     return float((ranks(scores)[labels].sum() - good * (good + 1) / 2) / pairs) if pairs else None
@@ -63,6 +51,8 @@ def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> fl
 class JudgedLabels(JudgedItems):
     """Strings that are acceptable or not, as a threshold of their scores predicts."""
 
+    more: Mapping[str, str] = {"score": "float64", "acceptable": "bool"}
+
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
         self._excluded = 0  # excluded items among those that the threshold is chosen on
@@ -70,13 +60,6 @@ class JudgedLabels(JudgedItems):
         assert items.label is not None
         self._threshold = items.label.threshold
         super().__init__(items, tokens=tokens)
-
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """See :class:`JudgedItems`."""
-        import pyarrow as pa
-
-        return {"score": pa.float64(), "acceptable": pa.bool_()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`; no rows for items that the threshold is chosen on, which come first."""
@@ -123,25 +106,22 @@ class JudgedLabels(JudgedItems):
     def _scores(self, found: list[tuple[tuple[str | None, ...], float, bool]]) -> dict[str, float | None]:
         labels = np.array([label for _, _, label in found], dtype=bool)
         scores = np.array([score for _, score, _ in found])
-        threshold = 0.0 if self._threshold is None else self._threshold
-        return {"mcc": matthews(labels, scores > threshold), "auc": roc_auc(labels, scores)}
+        predicted = scores > (0.0 if self._threshold is None else self._threshold)
+        # Matthews' correlation is Pearson's of truth values.
+        mcc = pearson(labels.astype(np.float64), predicted.astype(np.float64))
+        return {"mcc": mcc, "auc": roc_auc(labels, scores)}
 
 
 class JudgedValues(JudgedItems):
     """Items with a number given by people, with which a formula of scores is correlated."""
+
+    more: Mapping[str, str] = {"score": "float64", "value": "float64"}
 
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         assert items.value is not None
         self._value = items.value
         self._found: list[tuple[tuple[str | None, ...], float, float]] = []
         super().__init__(items, tokens=tokens)
-
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """See :class:`JudgedItems`."""
-        import pyarrow as pa
-
-        return {"score": pa.float64(), "value": pa.float64()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`."""
@@ -169,7 +149,5 @@ class JudgedValues(JudgedItems):
         return replace(results, scores=scores, settings=settings)
 
     def _correlation(self, pairs: list[tuple[float, float]]) -> float | None:
-        from pdtools.prompts.metrics import pearson, spearman
-
         found, values = np.array(pairs, dtype=float).reshape(-1, 2).T
         return (spearman if self._value.correlation == "spearman" else pearson)(values, found)

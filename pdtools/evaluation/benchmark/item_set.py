@@ -15,7 +15,7 @@ from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.scores import Beginning
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.definition import Label, Value
+    from pdtools.evaluation.benchmark.templates import Template
     from pdtools.evaluation.record import Evaluation
     from pdtools.tokenization import Sentence
 
@@ -39,6 +39,39 @@ class Score:
 
 
 SURPRISAL = Score("surprisal")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Acceptability labels of items' strings, to be predicted by a threshold of the score.
+
+    Attributes:
+        value: the label in the data.
+        good, bad: its two values.
+        threshold: on the score; None: the best one (Matthews' correlation) for the items of ``source``.
+        source: a pattern of files that the threshold is chosen on, which are not scored otherwise.
+    """
+
+    value: Template
+    good: str = "1"
+    bad: str = "0"
+    threshold: float | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number for each item, with which scores are correlated.
+
+    Attributes:
+        column: the number in the data.
+        against: a formula of scores.
+        correlation: spearman or pearson.
+    """
+
+    column: Template
+    against: str
+    correlation: str = "spearman"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +230,11 @@ class ItemSet:
         """The column of the finest groups: the last level, or ``group`` for all levels together."""
         return self.names[-1] if self.nested else "group"
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of all groups of an item, the finest first."""
-        return (self.unit, *self.levels)
-
     def named(self, levels: Sequence[str | None]) -> str:
         """The name of a finest group."""
         return " / ".join(
             _NONE if each is None else each for each in (levels[-1:] if self.nested else levels)
         )
-
-    def groups(self, levels: Sequence[str | None]) -> list[str | None]:
-        """The cells of ``columns``."""
-        return [self.named(levels), *(levels[:-1] if self.nested else levels)]
 
     def further_scores(self, scores: Mapping[str, Any], tallies: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further scores, from those of all evaluations of items (``scores_of``) and their counts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.record import MARGIN
-from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, MeanAndMax, Results, mean
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, Results, mean
 from pdtools.evaluation.sg.formula import Formula, Region
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
@@ -303,10 +304,7 @@ class JudgedItems:
         more: columns that kinds of benchmarks add, with their types, for the values of :meth:`judged`.
     """
 
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """Additional columns, see the class."""
-        return {}
+    more: Mapping[str, str] = {}
 
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         self.items, self.tokens = items, tokens
@@ -320,7 +318,7 @@ class JudgedItems:
         self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in counted}
         self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.flags}
         self.strings = self.unscorable = self.with_unknown = 0
-        self.dropped = MeanAndMax()
+        self.dropped = array("d")  # the share that each string's search has lost
         self.tables = {ITEMS: Batches(self.items_schema()), STRINGS_TABLE: Batches(self.strings_schema())}
 
     def add(
@@ -333,7 +331,7 @@ class JudgedItems:
                 rows[ITEMS] += judged
                 rows[STRINGS_TABLE] += self._strings(item, of)
         for name, table in self.tables.items():
-            table.append_rows(rows[name])
+            table.append(rows[name])
 
     def count(self, scores: Collection[MaybeScore]) -> None:
         """Count the different strings of a block."""
@@ -341,7 +339,7 @@ class JudgedItems:
         for score in scores:
             if isinstance(score, SentenceScore):
                 self.with_unknown += score.n_unknown > 0
-                self.dropped.add(score.dropped)
+                self.dropped.extend([] if score.dropped is None else [score.dropped])
             else:
                 self.unscorable += 1
 
@@ -362,7 +360,7 @@ class JudgedItems:
 
         return pa.schema(
             {
-                **dict.fromkeys(self.items.columns, pa.string()),
+                **dict.fromkeys((self.items.unit, *self.items.levels), pa.string()),
                 **dict.fromkeys(self.items.flags, pa.list_(pa.string())),
                 "item": pa.string(),
                 "prediction": pa.int32(),
@@ -413,7 +411,7 @@ class JudgedItems:
 
     def _rows(self, item: Item, parts: Parts, searched: Compared | None) -> Iterator[tuple[Any, ...]]:
         """The rows of an item, one for each prediction, with the columns of the schema."""
-        groups = self.items.groups(item.levels)
+        groups = (self.items.named(item.levels), *item.levels[: len(self.items.levels)])
         numbers = {name: number for number, name in enumerate(item.formulas, start=1)}
         for name, (outcome, margin, reason), more in self.judged(item, parts):
             if searched is not None or not self.tokens:
@@ -476,8 +474,9 @@ class JudgedItems:
             **items.counts,
             f"by_{items.unit}": {items.named(key): main[key].counts for key in _ordered(main)},
             **self._by_flag(lambda tally: tally.counts),
-            **self.dropped.as_count("dropped"),
         }
+        if self.dropped:
+            counts["dropped"] = {"mean": mean(self.dropped), "max": max(self.dropped)}
         taken = [name for name in items.predictions if name not in self.excluded]
         settings = {
             "task": items.task,

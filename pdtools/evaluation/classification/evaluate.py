@@ -117,6 +117,7 @@ def evaluate_prompts(
         "items_left_out": len(rejects) + int(shards.manifest["counts"].get("left_out", 0)),
         **({"ties": ties, "by_label": _by_label(task.labels, gold, predicted)} if form.answers else {}),
     }
+    trained = PromptForm.described(loaded.config["shards"], loaded.folder)
     settings = {
         "task": "classify",
         "prompt_task": task.name,
@@ -124,7 +125,7 @@ def evaluate_prompts(
         **({"positive": task.positive} if task.metric == "f1" else {}),
         "unit": "fraction of 1" if form.answers else "correlation, from -1 to 1",
         **loaded.described,
-        "trained_on": _trained_on(loaded),
+        "trained_on": trained and trained.task.name,  # null: running text
         "decision": "the answer of the largest log p given the prompt; a tie is wrong"
         if form.answers
         else f"regression of the last token, within {task.range[0]:g} to {task.range[1]:g}",  # type: ignore[index]
@@ -182,12 +183,6 @@ def _answer(
             limits=limits,
         )
     return [tuple(values) for values in found.tolist()]
-
-
-def _trained_on(loaded: LoadedModel) -> str | None:
-    """The task that a model was trained on; None: running text."""
-    form = PromptForm.described(loaded.config["shards"], loaded.folder)
-    return None if form is None else form.task.name
 
 
 def _by_label(

@@ -155,13 +155,24 @@ class RecordedSurprisals(Family):
         if total > _ROUNDING:
             raise _Unusable("the sum of its surprisals is below 0: are they log-probabilities?")
         self.settings["eos"] = eos
+        import numpy as np
+
         from pdtools.search.spans import span_at  # numpy takes its time
 
         of_words = list(zip(sentence.starts, sentence.ends, strict=True))
         words = span_at(sentence.text, of_words, [start for start, _ in spans], "preceding").tolist()
         if eos:
             words[-1] = -1
-        return _score(sentence.text, rows, words, spans, logprobs, eos)
+        return SentenceScore(
+            text=sentence.text,
+            tokens=tuple(row.token for row in rows),
+            words=tuple(words),
+            starts=tuple(start for start, _ in spans),
+            ends=tuple(end for _, end in spans),
+            logprobs=np.array(logprobs, dtype=np.float64),
+            n_unknown=sum(is_unknown(row.token) for row in rows),
+            eos=eos,
+        )
 
     def _rows(self) -> Iterator[_Row]:
         previous = 0
@@ -240,28 +251,6 @@ def _by_words(text: str, rows: Sequence[_Row]) -> _Placed:
     if eos:
         spans.append((len(text), len(text)))
     return rows, spans, eos
-
-
-def _score(
-    text: str,
-    rows: Sequence[_Row],
-    words: Sequence[int],
-    spans: Sequence[tuple[int, int]],
-    logprobs: Sequence[float],
-    eos: bool,
-) -> SentenceScore:
-    import numpy as np
-
-    return SentenceScore(
-        text=text,
-        tokens=tuple(row.token for row in rows),
-        words=tuple(words),
-        starts=tuple(start for start, _ in spans),
-        ends=tuple(end for _, end in spans),
-        logprobs=np.array(logprobs, dtype=np.float64),
-        n_unknown=sum(is_unknown(row.token) for row in rows),
-        eos=eos,
-    )
 
 
 # --- tokens without offsets, such as LM-Zoo's -------------------------------------------------

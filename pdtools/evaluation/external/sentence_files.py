@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import ItemSet
@@ -46,20 +47,20 @@ def write_sentences(
         InputError: for a sentence or name with a tab or line break in it, which such a file cannot hold.
     """
     written, text_only = 0, ending(str(output)) == ".txt"
-    with contextlib.ExitStack() as stack:
-        if text_only:
-            lines = stack.enter_context(atomic_text(output, overwrite=overwrite))
-        else:
-            write = stack.enter_context(
-                atomic_table(output, (items.unit, "item", "string", "text"), overwrite=overwrite)
-            )
+    header = (items.unit, "item", "string", "text")
+    opened: AbstractContextManager[Any] = (
+        atomic_text(output, overwrite=overwrite)
+        if text_only
+        else atomic_table(output, header, overwrite=overwrite)
+    )
+    with opened as out:
         for place, text in placed_strings(items):
             cells = (*place, text)
             if any(mark in cell for cell in cells for mark in "\t\r\n"):
                 raise InputError(f"{cells}: a tab or line break cannot be written in a line of a table")
             if text_only:
-                lines.write(text + "\n")
+                out.write(text + "\n")
             else:
-                write(cells)
+                out(cells)
             written += 1
     return written

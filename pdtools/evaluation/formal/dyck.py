@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.files.typed_values import as_type
 from pdtools.formal.bracket_prefixes import BracketPrefix
 from pdtools.formal.dyck import Dyck, dyck_attachments
 from pdtools.formal.language import language_settings
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.search.model import ModelSettings
     from pdtools.shards import ShardSet
-    from pdtools.tokenization import Tokenizer
 
 # A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
 PREFIXES_PER_CHUNK = 16
@@ -54,7 +52,8 @@ def binomial_interval(right: float, number: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class Closed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Closed:
     """A model's answers for a prefix.
 
     Attributes:
@@ -70,9 +69,6 @@ class Closed(NamedTuple):
     chosen_given_attachments: str
     attachments_right: int | None
     lead: float | None
-
-
-_Record = tuple[str, str, int | None, float | None]  # the fields of Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +89,10 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
     def content(self, chunk: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
         return [(*prefix.tokens, prefix.closer) for _, _, prefix in chunk]
 
-    def restored(self, record: Any) -> list[Closed]:
-        return [Closed(*one) for one in as_type(record, tuple[_Record, ...])]
+    @property
+    def kept(self) -> Any:
+        """See :class:`JsonWork`."""
+        return tuple[Closed, ...]
 
 
 def evaluate_closing(
@@ -145,7 +143,7 @@ def evaluate_closing(
             "depth": prefix.depth,
             "open": prefix.open,
             "closer": prefix.closer,
-            **closed._asdict(),
+            **asdict(closed),
         }
         for (name, number, prefix), closed in progress(found, len(work))
     ]
@@ -159,7 +157,8 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     from pdtools.search import next_token_logprobs
     from pdtools.search.model import Model
 
-    closers = _closers(loaded.tokenizer)
+    texts = map(loaded.tokenizer.token_text, range(loaded.tokenizer.vocab_size))
+    closers = {token: text for token, text in enumerate(texts) if text[:1] == ")"}
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     read = [tokens[:-1] for tokens in ids]
@@ -224,12 +223,6 @@ def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
     if len(ids) != len(prefix.tokens) + 3 or encoded.encoding.n_unknown:
         raise PdtoolsError(f"{loaded.folder}: this model's tokens are not the brackets of the prefixes")
     return np.delete(ids, -2)
-
-
-def _closers(tokenizer: Tokenizer) -> dict[int, str]:
-    """The closing brackets among a model's tokens, by id."""
-    texts = ((token, tokenizer.token_text(token)) for token in range(tokenizer.vocab_size))
-    return {token: text for token, text in texts if text[:1] == ")"}
 
 
 def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str:

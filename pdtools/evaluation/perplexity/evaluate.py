@@ -309,7 +309,8 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
     numbers = dict.fromkeys(("tokens", "words", "unknown"), pa.int32())
     kinds = dict.fromkeys(("given_tree", "joint", "marginal"), pa.float64())
     ends = {"ends": pa.int32(), **dict.fromkeys(("end_given_tree", "end_marginal", *optional), pa.float64())}
-    return pa.Table.from_pylist(list(items), pa.schema({"id": pa.int64(), **numbers, **kinds, **ends}))
+    rows = [{"end_given_tree": 0.0, **item} for item in items]  # no trees are given to models of strings
+    return pa.Table.from_pylist(rows, pa.schema({"id": pa.int64(), **numbers, **kinds, **ends}))
 
 
 def count_items(items: pa.Table) -> dict[str, Any]:

@@ -170,22 +170,22 @@ def evaluate_reading(
     designs: list[Design] = []
     scores: dict[str, Any] = {"baseline_logprob": float(baseline.mean()), "by_model": {}, "pairs": []}
     for model in models:
-        own = [f"{name}_{model.model.column}" for name in used[model.model.name]]
+        own = [f"{name}_{model.column}" for name in used[model.name]]
         target, target_names = _design(table, [*base_names, *own], kept)
         found = held_out(target, response, folds, target_names)
-        logprobs[model.model.name] = found
+        logprobs[model.name] = found
         conversion = fit(target, response, target_names)
         if regression.predict:
             every, _ = _design(table, [*base_names, *own], np.arange(len(table.excluded)))
-            bits = f"surprisal_{model.model.column}"
+            bits = f"surprisal_{model.column}"
             place = target_names.index(bits) if bits in target_names else None
-            designs.append(Design(model.model.name, every, place))
-        scores["by_model"][model.model.name] = {
+            designs.append(Design(model.name, every, place))
+        scores["by_model"][model.name] = {
             "delta_ll": float((found - baseline).mean()),
             **_tested(found - baseline, item, rng, regression.samples),
             "coefficients": {
                 predictor: _coefficients(conversion.combined, target_names, column, regression.spillover)
-                for predictor, column in zip(used[model.model.name], own, strict=True)
+                for predictor, column in zip(used[model.name], own, strict=True)
             },
         }
     for a, b in itertools.combinations(logprobs, 2):
@@ -209,8 +209,9 @@ def evaluate_reading(
             seed=regression.seed,
             samples=regression.samples,
         )
+    by_column = {model.column: logprobs[model.name] for model in models}
     tables = {
-        ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **_by_column(models, logprobs)}),
+        ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **by_column}),
         "observations": _observations(times, table, plausible & fitted),
     }
     if "effects" in scores:
@@ -259,22 +260,22 @@ def _words(
     used: dict[str, tuple[Predictor, ...]] = {}
     for model in models:
         there = set().union(*(set(each.values) for each in model.words))
-        used[model.model.name] = tuple(name for name in regression.predictors if name in there)
-        if not used[model.model.name] and there:
+        used[model.name] = tuple(name for name in regression.predictors if name in there)
+        if not used[model.name] and there:
             asked = ", ".join(regression.predictors)
-            raise PdtoolsError(f"{model.model.name}: the model has no {asked} of words")
+            raise PdtoolsError(f"{model.name}: the model has no {asked} of words")
         offset = 0
         for each in model.words:
             for place, reason in each.reasons.items():
                 if excluded[offset + place] == "":
-                    excluded[offset + place] = f"{model.model.name}: {reason}"
+                    excluded[offset + place] = f"{model.name}: {reason}"
             offset += len(each.seen)
-        for name in used[model.model.name]:
-            column = f"{name}_{model.model.column}"
+        for name in used[model.name]:
+            column = f"{name}_{model.column}"
             values = np.concatenate(
                 [each.values.get(name, np.full(len(each.seen), np.nan)) for each in model.words]
             )
-            exclude(np.isinf(values), f"{model.model.name}: infinite {name}")
+            exclude(np.isinf(values), f"{model.name}: infinite {name}")
             columns[column] = np.where(np.isinf(values), np.nan, values)
             predicting.append(column)
     lags = range(1 + regression.spillover)
@@ -351,12 +352,12 @@ def _settings(
         "sentence_ends": "punctuation" if times.columns.sentence is None else times.columns.sentence,
         "baseline": list(base_names),
         "models": {
-            model.model.name: {
-                "column": model.model.column,
-                "predictors": list(used[model.model.name]),
+            model.name: {
+                "column": model.column,
+                "predictors": list(used[model.name]),
                 "scorer": model.settings,
                 "spaces_corrected": model.corrects_spaces,
-                "lme4": _lme4(times, base_names, used[model.model.name], model.model.column, regression),
+                "lme4": _lme4(times, base_names, used[model.name], model.column, regression),
             }
             for model in models
         },
@@ -377,10 +378,6 @@ def _lme4(
     if times.columns.group is not None:
         groups += " + (1 | item_group)"
     return f"time ~ {' + '.join(fixed)} + {groups}"
-
-
-def _by_column(models: Sequence[ModelWords], logprobs: Mapping[str, Float]) -> dict[str, Float]:
-    return {model.model.column: logprobs[model.model.name] for model in models}
 
 
 def _places(times: ReadingTimes) -> dict[str, list[Any]]:

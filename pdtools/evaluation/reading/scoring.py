@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,8 @@ def align(
             sums.setdefault(name, np.full(n, np.nan))[of] = values[of]
         if score.seen is not None:
             seen[of] = np.array(score.seen)[read.first[of]]
-    gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~_is_space(written.text))
+    is_space = np.fromiter(map(str.isspace, written.text), bool, len(written.text))
+    gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~is_space)
     for place in np.unique(np.searchsorted(starts, gaps, side="right") - 1).tolist():
         reasons.setdefault(place, UNCOVERED)
     without = sorted(reasons)
@@ -105,10 +106,6 @@ def _values(read: SpanTokens, spaces: bool) -> Mapping[str, Float]:
     return found
 
 
-def _is_space(text: str) -> NDArray[np.bool_]:
-    return np.fromiter((letter.isspace() for letter in text), bool, len(text))
-
-
 def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
     """The measures that scorers have to add for predictors, and for the correction of spaces."""
     wanted: dict[Measure, bool] = {
@@ -124,17 +121,23 @@ class ModelWords:
     """A model's values for all words.
 
     Attributes:
-        model: which.
+        name: the model's name.
         settings: the scorer's settings.
         words: the words of each text.
         corrects_spaces: whether its surprisals are corrected for the spaces before words, which action
             models, and sums over proposal trees, cannot.
     """
 
-    model: NamedModel
+    name: str
     settings: dict[str, Any]
     words: tuple[WordValues, ...]
     corrects_spaces: bool = False
+
+    @property
+    def column(self) -> str:
+        """The name in the form for names of columns."""
+        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in self.name).split())
+        return column or "model"
 
 
 def external_words(times: ReadingTimes) -> list[ModelWords]:
@@ -157,10 +160,9 @@ def external_words(times: ReadingTimes) -> list[ModelWords]:
             if not np.isnan(bits[word]) and bits[word] != value:
                 raise PdtoolsError(f"{name} is {cell} and {bits[word]:g} of the same word")
             bits[word] = value
-        model = NamedModel(name=name, settings=ModelSettings(model_dir=name))
         ends = np.cumsum([len(text.words) for text in times.texts])[:-1]
         words = [WordValues({"surprisal": own}, {}, np.full(len(own), -1)) for own in np.split(bits, ends)]
-        made.append(ModelWords(model, {"kind": "column", "column": name}, tuple(words)))
+        made.append(ModelWords(name, {"kind": "column", "column": name}, tuple(words)))
     return made
 
 
@@ -197,23 +199,22 @@ def score_words(
         scored.setdefault(number, [[] for _ in texts])[text].append((at, score))
     return [
         ModelWords(
-            model,
+            model.name,
             settings[number],
             tuple(
                 align(text.written, own, spaces=spaces)
                 for text, own in zip(texts, scored[number], strict=True)
             ),
-            corrects_spaces=spaces and _knows_spaces(scored[number]),
+            corrects_spaces=spaces
+            and any(
+                isinstance(score, SentenceScore) and "begins" in score.measures
+                for own in scored[number]
+                for _, score in own
+            ),
         )
         for number, model in enumerate(models)
         if number in settings
     ]
-
-
-def _knows_spaces(scores: Iterable[Sequence[tuple[int, SentenceScore | Unscorable]]]) -> bool:
-    return any(
-        isinstance(score, SentenceScore) and "begins" in score.measures for own in scores for _, score in own
-    )
 
 
 def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:

@@ -173,7 +173,6 @@ class HuggingFaceFamily(Family):
         dtype: Dtype = "float32",
         bos: bool = True,
         max_batch: int | None = None,
-        share_prefixes: bool = True,
         context: Context = NO_CONTEXT,
         measures: Collection[Measure] = (),
     ) -> None:
@@ -197,7 +196,7 @@ class HuggingFaceFamily(Family):
         self._model = model.to(device, torch_dtype(dtype, device)).eval()
         self._device = device
         self._max_batch = max_batch
-        self._packs = share_prefixes and _takes_masks() and model.config.model_type in PACKED_MODELS
+        self._packs = _takes_masks() and model.config.model_type in PACKED_MODELS
         self._n_tokens: int = model.get_input_embeddings().num_embeddings
         self._check_tokens([] if self._bos_id is None else [self._bos_id])
         longest = getattr(model.config, "max_position_embeddings", None)

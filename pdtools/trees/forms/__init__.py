@@ -24,23 +24,6 @@ from pdtools.trees.forms.form import (
 from pdtools.trees.forms.historical import holds_what_is_no_tree
 from pdtools.trees.forms.loose_penn import has_other_leaves
 
-__all__ = [
-    "FORMS",
-    "ExcludedByRule",
-    "Form",
-    "ReadOptions",
-    "ReadTree",
-    "TreeText",
-    "form_of",
-    "forms_of",
-    "may_be_brackets",
-    "read_block",
-    "read_treebank",
-    "record_excluded",
-    "refuse_for",
-    "refuse_others",
-]
-
 # In the order in which a file is compared with them; each has FORM.
 _MODULES = ("sdp", "conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
 FORMS: dict[str, Form] = {

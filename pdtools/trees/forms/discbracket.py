@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, TOKEN, UNBALANCED, cut_brackets
@@ -37,11 +36,12 @@ def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTre
     return found
 
 
-def _trees(text: str) -> Iterator[tuple[Node, dict[int, str], int]]:
+def _trees(text: str) -> list[tuple[Node, dict[int, str], int]]:
     """Each tree of a text, with its words by their numbers, and its number of constituents.
 
     Brackets around one leaf are its tag. Text between trees is an error.
     """
+    found: list[tuple[Node, dict[int, str], int]] = []
     words: dict[int, str] = {}
     path, n_nodes = [Node("")], 0  # the tree's holder, and the open constituents
     for match in TOKEN.finditer(text):
@@ -62,10 +62,11 @@ def _trees(text: str) -> Iterator[tuple[Node, dict[int, str], int]]:
         elif bare.strip("\ufeff"):
             raise InputError("text between trees", line=text.count("\n", 0, match.start()) + 1)
         if len(path) == 1 and path[0].children:
-            yield path[0].children.pop(), words, n_nodes
+            found.append((path[0].children.pop(), words, n_nodes))
             words, n_nodes = {}, 0
     if len(path) > 1:
         raise InputError(UNBALANCED)
+    return found
 
 
 def _word(text: str, words: dict[int, str]) -> int:

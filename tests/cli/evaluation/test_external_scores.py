@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 import pytest
-from search_oracle import save_checkpoints, tiny_model
+from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 from wide_items import wide_items
 
@@ -161,23 +161,6 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     assert items[0].correct.nunique() == 2  # so that a mistake can show
 
 
-def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path], tmp_path: Path) -> None:
-    style, folder = model
-    if style != "raw":
-        pytest.skip("only for models of raw text")
-    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
-    assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw") == 0
-    assert text.read_text().split("\n")[0] == "The dogs didn't bark at all."
-    search = ("--model", folder, "--beam", 3, "--device", "cpu")
-    assert command("surprisal", text, *search, "-o", values) == 0
-    common = ("--surprisals", values, "--text-style", "raw", "--quiet")
-    assert command("eval-sg", suites, *common, "-o", tmp_path / "raw") == 0
-    regions = pandas.read_parquet(tmp_path / "raw" / "strings.parquet")
-    totals = regions.groupby(["suite", "item", "string"], sort=False).bits.sum()
-    by_sentence = table(values).groupby("sentence_id").surprisal.sum()
-    assert totals.tolist() == pytest.approx(by_sentence.tolist(), rel=2e-6, abs=1e-5)
-
-
 @pytest.mark.parametrize("columns", ["offsets", "lm-zoo"])
 def test_minimal_pairs_score_as_with_the_model(
     pairs: Path, model: tuple[str, Path], tmp_path: Path, columns: str
@@ -202,45 +185,10 @@ def test_minimal_pairs_score_as_with_the_model(
     assert mine.logprob_bad.tolist() == pytest.approx(theirs.logprob_bad.tolist(), rel=2e-6, abs=1e-5)
 
 
-def test_sentences_that_a_model_cannot_score(
-    pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    models = save_checkpoints(tmp_path / "models")[0]
-    rows = [("a b", "b a"), ("a zebra", "c"), ("c", "a c")]
-    lines = [
-        {**json.loads(line), "sentence_good": good, "sentence_bad": bad}
-        for line, (good, bad) in zip(pairs.read_text().splitlines(), rows, strict=False)
-    ]
-    data = tmp_path / "toy.jsonl"
-    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
-    search = ("--model", models["base"], "--device", "cpu")
-    assert command("eval-blimp", data, "--write-sentences", text) == 0
-    assert command("surprisal", text, *search, "-o", values, "--on-error", "skip") == 0
-    capsys.readouterr()
-    assert command("eval-blimp", data, "--surprisals", values, "-o", tmp_path / "file") == 1
-    error = capsys.readouterr().err
-    assert "sentence 3 (paradigm toy, item 1, string good): no surprisals" in error
-    assert not (tmp_path / "file").exists()
-    skip = ("--surprisals", values, "--on-error", "skip")
-    assert command("eval-blimp", data, *skip, "-o", tmp_path / "file") == 0
-    assert command("eval-blimp", data, *search, "-o", tmp_path / "model") == 0
-    assert_same_scores(results(tmp_path / "file"), results(tmp_path / "model"))
-    assert results(tmp_path / "file")["counts"] == results(tmp_path / "model")["counts"]
-
-
 # --- sentences out -----------------------------------------------------------------------------
 
 
-def test_written_sentences(
-    suites: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("eval-sg", suites, "--write-sentences", "-", "--quiet") == 0
-    header, first, second, *others = capsys.readouterr().out.split("\n")
-    assert header == "suite\titem\tstring\ttext"
-    assert first == "a\t1\tx\tThe dogs did n't bark at all ."
-    assert second == "a\t1\ty\tThe dogs can not bark ``at all'' ."
-    assert len(others) == 2 * 10 - 2 + 1
+def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "b.tsv"
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}
@@ -287,23 +235,17 @@ def test_item_results_of_several_files(tmp_path: Path, capsys: pytest.CaptureFix
     assert command("eval-sg", "--from-items", *files, "-o", tmp_path / "r", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document == results(tmp_path / "r")
-    runs = {(r["model"], r["corpus"], r["seed"]): r for r in document["scores"]["runs"]}
-    assert {names: run["overall"] for names, run in runs.items()} == {
-        ("m", "c", "1"): 0.5,
-        ("m", "c", "2"): 1.0,
-        ("m", "c", "mean"): 0.75,
-        ("ngram", "c", "majority3"): 1.0,
-        ("plain", "", ""): 1.0,
-    }
-    assert runs["m", "c", "mean"]["by_circuit"] == {"Long-Distance Dependencies": 0.75}
-    assert runs["m", "c", "1"]["sg_31"] is None
     assert document["counts"] == {
         "runs_read": 6,
         "runs": 4,
         "items": 5,
         "items_missing": {"m_c_1": 1, "m_c_2": 2, **{f"ngram_c_{n}": 2 for n in (1, 2, 3)}, "plain": 2},
     }
-    assert len(pandas.read_parquet(tmp_path / "r" / "items.parquet")) == 5
+    items = pandas.read_parquet(tmp_path / "r" / "items.parquet")
+    assert [*zip(items.model, items.seed, items.suite, items.item, items.correct, strict=True)] == [
+        *(("m", "1", "cleft", 0, True), ("m", "1", "cleft", 1, False), ("m", "2", "cleft", 0, True)),
+        *(("ngram", "majority3", "cleft", 0, True), ("plain", "", "own", 7, True)),
+    ]
     assert command("eval-sg", "--from-items", tmp_path / "a.csv") == 0
     captured = capsys.readouterr()
     assert "majority2" in captured.out

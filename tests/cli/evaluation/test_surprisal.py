@@ -223,7 +223,8 @@ def test_every_cell_with_options_crossed(
     scored = len({row[0] for row in expected})
     assert report["counts"] == {"sentences": len(lines), "scored": scored, "rows": len(expected)}
     assert report["settings"]["unit"] == ("nats" if nats else "bits")
-    assert report["settings"]["rows"] == ("text words" if words else "tokens")
+    of_words = "text words" if source == "text" else "words"
+    assert report["settings"]["rows"] == (of_words if words else "tokens")
     assert sum(report["rejects"].values()) == len(rejected)
     assert report["provenance"]["inputs"]["model"]["path"] == str(model)
 

@@ -90,19 +90,14 @@ def test_no_output_appears_after_a_change(tmp_path: Path) -> None:
 COMMANDS = {
     "surprisal": (["surprisal", "{lines.txt}", "--model", "{run}"], "lines.txt"),
     "surprisal, model": (["surprisal", "{lines.txt}", "--model", "{run}"], "run/best/model.safetensors"),
-    "surprisal to stdout": (["surprisal", "{lines.txt}", "--model", "{run}", "-o", "-"], "lines.txt"),
     "decode": (["decode", "{lines.txt}", "--model", "{run}"], "lines.txt"),
     "surprisal, archive": (["surprisal", "{x.zip}", "--model", "{run}"], "x.zip"),
-    "decode, archive": (["decode", "{x.zip}", "--model", "{run}"], "x.zip"),
-    "parse, archive": (["parse", "{x.zip}", "--from", "treebank"], "x.zip"),
     "parse": (["parse", "{x.trees}", "--from", "treebank"], "x.trees"),
     "parse --split": (["parse", "{x.trees}", "--from", "treebank", "--split", "0.5,0.5"], "x.trees"),
     "parse --parser": (["parse", "{lines.txt}", "--parser", "{pushdown}"], "pushdown/config.json"),
     "tapes": (["tapes", "{x.trees}"], "x.trees"),
     "eval-blimp": (["eval-blimp", "{pairs.jsonl}", "--model", "{base}"], "pairs.jsonl"),
-    "eval-blimp, folder": (["eval-blimp", "{shards}/..", "--model", "{base}"], "pairs.jsonl"),
     "eval-ppl": (["eval-ppl", "{shards}", "--model", "{base}"], "shards/manifest.json"),
-    "eval-ppl, no output": (["eval-ppl", "{shards}", "--model", "{base}", "-o", ""], "shards/manifest.json"),
     "eval-parse": (["eval-parse", "{x.trees}", "{lines.txt}"], "x.trees"),
 }
 
@@ -145,23 +140,17 @@ def test_commands_notice(
     for module in ("parse", "decode", "surprisal", "console"):
         monkeypatch.setattr(f"pdtools.cli.{module}.progress", progress)
     if name == "tapes":  # which counts instead
-        monkeypatch.setattr("pdtools.shards.build._describe_source", lambda file: append(Path(file)) or {})
+        monkeypatch.setattr("pdtools.shards.writer._describe_source", lambda file: append(Path(file)) or {})
     if name == "eval-parse":
         shutil.copy(inputs / "x.trees", inputs / "lines.txt")
     filled = [a.replace("{", f"{inputs}/").replace("}", "") for a in arguments]
-    if filled[-1] == "":
-        filled = filled[:-2]
-    elif "-o" not in filled:
-        filled += ["-o", str(tmp_path / "out")]
+    filled += ["-o", str(tmp_path / "out")]
     if "--model" in filled:
         filled += ["--device", "cpu"]
-    if name == "eval-blimp, folder":
-        for stray in inputs.glob("**/rejects.jsonl"):
-            stray.unlink()
     capsys.readouterr()
     assert run([*filled, "--quiet"]) == 1
     error = capsys.readouterr().err
-    assert f"{inputs / changed}" in error.replace("/shards/..", "")
+    assert f"{inputs / changed}" in error
     assert "changed while the command was running" in error
     assert error.count("\n") == 1
     assert not [path for path in tmp_path.iterdir() if path.name not in ("inputs", "out.job")]

@@ -16,7 +16,7 @@ from pdtools import files
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.evaluation.results import read_results
+from pdtools.evaluation.results import FORMAT, read_results
 from pdtools.files import zips
 from pdtools.files.source import ZipMember
 
@@ -339,9 +339,10 @@ def test_numbers_of_tokens(number: object, command: Run, model: Path, tmp_path: 
     ],
 )
 def test_results_of_other_shapes(document: object, reason: str, command: Run, tmp_path: Path) -> None:
+    written = {"format": FORMAT, **document} if isinstance(document, dict) else document
     for folder in ("a/x", "b/x"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "results.json").write_text(json.dumps(document))
+        (tmp_path / folder / "results.json").write_text(json.dumps(written))
     refused(command("compare", tmp_path / "a", tmp_path / "b"), "results.json: ", reason)
     refused(command("compare", tmp_path / "a/x", tmp_path / "b/x"), "results.json: ", reason)
 

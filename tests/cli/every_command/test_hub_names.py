@@ -18,12 +18,9 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 DATA = Path(__file__).parents[3] / "data"
 COMMANDS = {
     "surprisal": ["surprisal", "--text", "a"],
-    "surprisal without BOS": ["surprisal", "--text", "a", "--no-bos"],
     "eval-blimp": ["eval-blimp", f"{DATA}/blimp", "-o", "out"],
-    "eval-sg": ["eval-sg", f"{DATA}/sg", "-o", "out"],
     "eval-ppl": ["eval-ppl", "data"],
     "eval-reading": ["eval-reading", "times.tsv", "-o", "out"],
-    "decode": ["decode", "--text", "a"],
     "blocks": ["blocks", "data", "-o", "out"],
     "train": ["train", "data", "-o", "out"],
 }

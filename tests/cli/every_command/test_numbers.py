@@ -68,3 +68,22 @@ def test_a_refusal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_seeds_that_generators_take(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["generate", "dyck", "-n", "2", "--seed", str(seed), "-q"]) == 0
     assert capsys.readouterr().out
+
+
+SETTINGS = "has to be one of word_beam=N (from 1), fast_track=N (from 0), max_batch=N (from 1)"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--search", "word_beam=0", SETTINGS),
+        ("--search", "fast_track=-1", SETTINGS),
+        ("--search", "max_batch", SETTINGS),
+        ("--search", "beam=3", SETTINGS),
+        ("--beam", "0", "'0' is neither a number from 1 on nor auto"),
+        ("--beam", "1e3", "'1e3' is neither a number from 1 on nor auto"),
+    ],
+)
+def test_settings_of_a_search(option: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["surprisal", "--text", "a", "--model", "demo", option, value]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())

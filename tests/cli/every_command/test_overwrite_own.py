@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,71 +16,41 @@ from toy_reading import save_models, write_times
 
 from pdtools.cli.main import run
 
-SMALL = [f"--set=config.{key}={value}" for key, value in (("layers", 1), ("d_model", 8), ("d_ff", 8))]
-SMALL += ["--set=train.steps=1", "--set=train.batch_sentences=2"]
-SHARDS = ["{shards}", "--valid", "{shards}"]
-KEPT = ["--set=train.sample_parses=1", "--set=train.keep_at=['1 steps']"]
-MODEL = ["--model", "{models}/pushdown"]
+SMALL = "--set=config.layers=1 --set=config.d_model=8 --set=config.d_ff=8 --set=config.heads=1"
+SMALL += " --set=train.steps=1 --set=train.batch_sentences=2"
+MODEL = "--model {models}/pushdown --beam 2"
 # By the folders that they write; each may read what those before it wrote.
+LINES = """
+split: parse {x.trees} --from treebank --split 0.4,0.3,0.3
+shards: tapes {x.trees} --tokenizer word --min-count 1 --tape packed
+windows: tapes {x.trees} --layout window --window 20 --tokenizer {shards}
+blocks: blocks {lines.txt} --length 4
+brackets: generate dyck --brackets 2 --number 9 --shards
+language: generate cfl {x.pcfg} --number 9 --shards
+run: train {shards} --valid {shards} SMALL --set=train.sample_parses=1 --set "train.keep_at=['1 steps']"
+closing: train {brackets} SMALL
+counting: train {language} SMALL
+copying: train --task sm --lengths 1-3 --config dcf SMALL --set=config.heads=2
+answering: train {prompts} SMALL --config glue
+parsing: eval-parse {x.trees} {x.trees}
+imported: import {released}
+exported: export {run} --results {parsing} --about "A model."
+perplexity: eval-ppl {shards} --model {run}
+blimp: eval-blimp {pairs.jsonl} MODEL
+benchmark: eval-benchmark {pairs.jsonl} --as blimp MODEL
+sg: eval-sg {suite.json} MODEL
+external: eval-sg {items.csv} --from-items
+attention: eval-attention {suite.json} MODEL --at 2 --samples 9
+bound: eval-formal cfl {language} --model {counting} --plot {bound.svg}
+dyck: eval-formal dyck {far.tsv} --model {closing} --strings {brackets} --beam 2
+task: eval-formal task {sm.tsv} --model {copying} --plot {task.svg}
+classified: eval-classify {prompts} --model {answering}
+reading: eval-reading {times.tsv} --model {reading_models}/base --table {reading.csv}
+figures: view {blimp} -o {page.html}
+"""
 COMMANDS = {
-    "split": ["parse", "{x.trees}", "--from", "treebank", "--split", "0.4,0.3,0.3"],
-    "shards": ["tapes", "{x.trees}", "--tokenizer", "word", "--min-count", "1", "--tape", "packed"],
-    "windows": ["tapes", "{x.trees}", "--layout", "window", "--window", "20", "--tokenizer", "{shards}"],
-    "blocks": ["blocks", "{lines.txt}", "--length", "4"],
-    "brackets": ["generate", "dyck", "--brackets", "2", "--number", "9", "--shards"],
-    "language": ["generate", "cfl", "{x.pcfg}", "--number", "9", "--shards"],
-    "run": ["train", *SHARDS, *SMALL, "--set=config.heads=1", *KEPT],
-    "closing": ["train", "{brackets}", *SMALL, "--set=config.heads=1"],
-    "counting": ["train", "{language}", *SMALL, "--set=config.heads=1"],
-    "copying": [
-        "train",
-        "--task",
-        "sm",
-        "--lengths",
-        "1-3",
-        "--config",
-        "dcf",
-        "--set=config.heads=2",
-        *SMALL,
-    ],
-    "answering": ["train", "{prompts}", *SMALL, "--set=config.heads=1", "--config", "glue"],
-    "parsing": ["eval-parse", "{x.trees}", "{x.trees}"],
-    "imported": ["import", "{released}"],
-    "exported": ["export", "{run}", "--results", "{parsing}", "--about", "A model."],
-    "perplexity": ["eval-ppl", "{shards}", "--model", "{run}"],
-    "blimp": ["eval-blimp", "{pairs.jsonl}", *MODEL, "--beam", "2"],
-    "benchmark": ["eval-benchmark", "{pairs.jsonl}", "--as", "blimp", *MODEL, "--beam", "2"],
-    "sg": ["eval-sg", "{suite.json}", *MODEL, "--beam", "2"],
-    "external": ["eval-sg", "{items.csv}", "--from-items"],
-    "attention": ["eval-attention", "{suite.json}", *MODEL, "--at", "2", "--beam", "2", "--samples", "9"],
-    "bound": ["eval-formal", "cfl", "{language}", "--model", "{counting}", "--plot", "{bound.svg}"],
-    "dyck": [
-        "eval-formal",
-        "dyck",
-        "{far.tsv}",
-        "--model",
-        "{closing}",
-        "--strings",
-        "{brackets}",
-        "--beam",
-        "2",
-    ],
-    "task": ["eval-formal", "task", "{sm.tsv}", "--model", "{copying}", "--plot", "{task.svg}"],
-    "classified": [
-        "eval-classify",
-        "{prompts}",
-        "--model",
-        "{answering}",
-    ],
-    "reading": [
-        "eval-reading",
-        "{times.tsv}",
-        "--model",
-        "{reading_models}/base",
-        "--table",
-        "{reading.csv}",
-    ],
-    "figures": ["view", "{blimp}", "-o", "{page.html}"],
+    name: shlex.split(command.replace("SMALL", SMALL).replace("MODEL", MODEL))
+    for name, _, command in (line.partition(": ") for line in LINES.strip().splitlines())
 }
 # Commands that have --overwrite and write no folder.
 OF_FILES = {"prompts", "decode", "sample", "inspect", "surprisal", "generate dyck-prefixes", "generate task"}

@@ -41,61 +41,30 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def commands(inputs: Path) -> dict[str, list[str]]:
-    model = ["--model", str(inputs / "pushdown"), "--device", "cpu"]
-    lines, trees, pairs = (str(inputs / name) for name in ("lines.txt", "x.trees", "pairs.jsonl"))
-    return {
-        "generate dyck": ["generate", "dyck", "--number", "20"],
-        "generate dyck --shards": ["generate", "dyck", "--number", "20", "--shards"],
-        "generate dyck-prefixes": ["generate", "dyck-prefixes", "--depths", "3-4", "--number", "4"],
-        "generate task": ["generate", "task", "rs", "--lengths", "4", "--number", "2"],
-        "sample": ["sample", *model, "--number", "2", "--max-tokens", "4"],
-        "blocks": ["blocks", lines, "--length", "8"],
-        "eval-parse": ["eval-parse", trees, trees],
-        "eval-blimp --write-sentences": ["eval-blimp", pairs],
-        "parse": ["parse", trees, "--from", "treebank"],
-        "parse --split": ["parse", trees, "--from", "treebank", "--split", "0.5,0.5"],
-        "tapes": ["tapes", trees],
-        "decode": ["decode", lines, *model],
-        "surprisal": ["surprisal", lines, *model],
-        "eval-blimp": ["eval-blimp", pairs, *model],
-        "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
-        "eval-dyck": ["eval-formal", "dyck", str(inputs / "prefixes.tsv"), *model],
-        "prompts": ["prompts", str(inputs / "rte.jsonl"), "--task", "rte", "--no-split-sentences"],
-        "eval-classify": [
-            *("eval-classify", str(inputs / "prompts"), "--model", str(inputs / "reader")),
-            *("--device", "cpu", "--samples", "9"),
-        ],
-        "eval-reading": [
-            *("eval-reading", str(inputs / "times.tsv"), *model),
-            *("--beam", "2", "--spillover", "0", "--samples", "100"),
-        ],
-    }
-
-
-NOT_IN_CHUNKS = (
-    "generate dyck",
-    "generate dyck --shards",
-    "generate dyck-prefixes",
-    "generate task",
-    "sample",
-    "blocks",
-    "eval-parse",
-    "eval-blimp --write-sentences",
-    "prompts",
-)
-IN_CHUNKS = (
-    "parse",
-    "parse --split",
-    "tapes",
-    "decode",
-    "surprisal",
-    "eval-blimp",
-    "eval-ppl",
-    "eval-dyck",
-    "eval-reading",
-    "eval-classify",
-)
+MODEL = "--model {pushdown} --device cpu"
+NOT_IN_CHUNKS = {
+    "generate dyck": "generate dyck --number 20",
+    "generate dyck --shards": "generate dyck --number 20 --shards",
+    "generate dyck-prefixes": "generate dyck-prefixes --depths 3-4 --number 4",
+    "generate task": "generate task rs --lengths 4 --number 2",
+    "sample": "sample MODEL --number 2 --max-tokens 4",
+    "blocks": "blocks {lines.txt} --length 8",
+    "eval-parse": "eval-parse {x.trees} {x.trees}",
+    "eval-blimp --write-sentences": "eval-blimp {pairs.jsonl}",
+    "prompts": "prompts {rte.jsonl} --task rte --no-split-sentences",
+}
+IN_CHUNKS = {
+    "parse": "parse {x.trees} --from treebank",
+    "parse --split": "parse {x.trees} --from treebank --split 0.5,0.5",
+    "tapes": "tapes {x.trees}",
+    "decode": "decode {lines.txt} MODEL",
+    "surprisal": "surprisal {lines.txt} MODEL",
+    "eval-blimp": "eval-blimp {pairs.jsonl} MODEL",
+    "eval-ppl": "eval-ppl {shards} MODEL",
+    "eval-dyck": "eval-formal dyck {prefixes.tsv} MODEL",
+    "eval-reading": "eval-reading {times.tsv} MODEL --beam 2 --spillover 0 --samples 100",
+    "eval-classify": "eval-classify {prompts} --model {reader} --device cpu --samples 9",
+}
 Other = Callable[[], None]
 
 
@@ -119,7 +88,9 @@ def content(output: Path) -> str:
 
 def command(name: str, inputs: Path, output: Path) -> list[str]:
     option = "--write-sentences" if name.endswith("--write-sentences") else "-o"
-    return [*commands(inputs)[name], option, str(output), "--quiet"]
+    words = {**NOT_IN_CHUNKS, **IN_CHUNKS}[name].replace("MODEL", MODEL).split()
+    filled = [word.replace("{", f"{inputs}/").replace("}", "") for word in words]
+    return [*filled, option, str(output), "--quiet"]
 
 
 @pytest.mark.parametrize("name", NOT_IN_CHUNKS)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pdtools.cli.console import message
 from pdtools.cli.main import run
 from pdtools.files import Rejects
-from pdtools.report.tables import print_table
 from pdtools.report.visible import visible
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
 
@@ -75,17 +74,6 @@ def test_names_of_files_and_messages(tmp_path: Path, capfd: pytest.CaptureFixtur
         assert err.count("\n") == 1
     message(f"{HOSTILE}: done")
     assert capfd.readouterr().err == f"{SHOWN}: done\n"
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_tables(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    print_table(["name", HOSTILE], [[HOSTILE, 1.0], ["x", 2.0]], title=HOSTILE)
-    out = capsys.readouterr().out
-    assert is_harmless(out)
-    assert r"\x1b[31mred" in out
 
 
 def test_blimp_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,105 +41,46 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("eval-ppl gold.trees --model run", "gold.trees: bracketed trees, not shards (pdtools tapes "),
-        ("train gold.trees -o new", "(pdtools tapes "),
-        ("train shards --valid gold.trees -o new", "(pdtools tapes "),
-        ("train shards --init shards -o new", "shards: shards, not a Hugging Face model ("),
-        ("sweep gold.trees --valid gold.trees --model rnn --grid train.seed=1 -o new", "(pdtools tapes "),
-        ("show text.txt 0", "text.txt: plain text, not shards (pdtools blocks "),
-        (
-            "eval-formal cfl run --model run -o new",
-            "run: a pdtools checkpoint, not shards (a model goes after --model)",
-        ),
-        ("decode shards --model run", "shards: shards, not plain text (pdtools train and eval-ppl "),
-        (
-            "decode gold.trees --model run",
-            "bracketed trees, not plain text (trees are read with --from treebank",
-        ),
-        ("surprisal gold.trees --model run", "--from treebank"),
-        ("surprisal pairs.jsonl --model run", "(pdtools eval-blimp "),
-        ("parse wsj", "--from treebank"),
-        ("parse gold.trees", "--from treebank"),
-        ("parse text.txt --from treebank", "(pdtools parse makes trees from text"),
-        ("blocks gold.trees -o new", "pdtools tapes"),
-        ("tapes text.txt -o new", "text.txt: plain text, not bracketed trees (pdtools parse "),
-        (
-            "tapes a.conllu -o new",
-            "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu makes ",
-        ),
-        (
-            "eval-parse gold.trees a.conllu",
-            "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu",
-        ),
-        (
-            "eval-parse a.conllu gold.trees",
-            "gold.trees: not CoNLL-U, as a.conllu is",
-        ),
-        (
-            "eval-parse gold.trees a.export",
-            "a.export: NEGRA export, not bracketed trees (pdtools parse --from ",
-        ),
-        ("eval-parse a.disc gold.trees", "(pdtools parse --from discbracket makes these of it)"),
-        ("eval-parse a.psd gold.trees", "(pdtools parse --from penn-historical makes these of it)"),
-        ("tapes a.disc -o new", "(pdtools parse --from discbracket makes these of it)"),
-        ("tapes lemmas.mrg -o new", "(pdtools parse --from treebank makes these of it)"),
-        ("eval-parse gold.trees lemmas.mrg", "(pdtools parse --from treebank makes these of it)"),
-        (
-            "decode lemmas.mrg --from treebank --model run",
-            "(pdtools parse --from treebank makes these of it)",
-        ),
-        ("tapes words.mrg -o new", "(pdtools parse --from treebank makes these of it)"),
-        ("eval-parse words.mrg gold.trees", "(pdtools parse --from treebank makes these of it)"),
-        ("tapes disc -o new", "(pdtools parse --from discbracket makes these of it)"),
-        (
-            "surprisal a.xml --from treebank --model run",
-            "TIGER XML, not bracketed trees (pdtools parse --from tiger",
-        ),
-        (
-            "surprisal a.conllu --model run",
-            "a.conllu: CoNLL-U, not plain text (pdtools parse --from conllu makes trees",
-        ),
-        (
-            "surprisal disc --from treebank --model run",
-            "(pdtools parse --from discbracket makes these of it)",
-        ),
-        (
-            "decode a.export --model run",
-            "a.export: NEGRA export, not plain text (pdtools parse --from export makes",
-        ),
-        ("decode a.disc --model run", "makes trees of it, which are read with --from treebank)"),
-        ("tapes shards -o new", "(give the trees that they were made from)"),
-        ("eval-parse gold.trees shards", "shards: shards, not bracketed trees ("),
-        ("eval-parse text.txt gold.trees", "(pdtools parse "),
-        ("eval-parse text.txt gold.trees --format evalb", "(pdtools parse "),
-        ("eval-blimp shards --model run -o new", "shards: shards, not minimal pairs (pdtools eval-ppl "),
-        ("eval-blimp suite.json --model run -o new", "(pdtools eval-sg "),
-        ("eval-blimp suite.json --write-sentences new", "(pdtools eval-sg "),
-        ("eval-sg pairs.jsonl --model run -o new", "(pdtools eval-blimp "),
-        ("eval-sg run --model run -o new", "(a model goes after --model)"),
-        (
-            "compare run results",
-            "run: a pdtools checkpoint, not a folder of results (pdtools eval-blimp",
-        ),
-        ("compare gold.trees results", "gold.trees: bracketed trees, not a folder of results ("),
-        ("compare nowhere results", "nowhere: no such folder ("),
-        ("sample --model shards", "shards: shards, not a pdtools checkpoint (pdtools train "),
-        ("inspect x --model gold.trees", "pdtools tapes"),
-        ("eval-formal dyck gold.trees --model run", "gold.trees:1: no header prefix"),
-    ],
-)
+CASES = """
+eval-ppl gold.trees --model run -> gold.trees: bracketed trees, not shards (pdtools tapes
+train shards --init shards -o new -> shards: shards, not a Hugging Face model (
+show text.txt 0 -> text.txt: plain text, not shards (pdtools blocks
+eval-formal cfl run --model run -o new -> run: a pdtools checkpoint, not shards (a model goes after --model)
+decode shards --model run -> shards: shards, not plain text (pdtools train and eval-ppl
+decode gold.trees --model run -> bracketed trees, not plain text (trees are read with --from treebank
+surprisal pairs.jsonl --model run -> (pdtools eval-blimp
+parse wsj -> --from treebank
+parse text.txt --from treebank -> (pdtools parse makes trees from text
+tapes text.txt -o new -> text.txt: plain text, not bracketed trees (pdtools parse
+tapes a.conllu -o new -> a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu makes
+eval-parse a.conllu gold.trees -> gold.trees: not CoNLL-U, as a.conllu is
+eval-parse gold.trees a.export -> a.export: NEGRA export, not bracketed trees (pdtools parse --from
+eval-parse a.psd gold.trees -> (pdtools parse --from penn-historical makes these of it)
+tapes a.disc -o new -> (pdtools parse --from discbracket makes these of it)
+eval-parse gold.trees lemmas.mrg -> (pdtools parse --from treebank makes these of it)
+tapes words.mrg -o new -> (pdtools parse --from treebank makes these of it)
+tapes disc -o new -> (pdtools parse --from discbracket makes these of it)
+surprisal a.xml --from treebank --model run -> TIGER XML, not bracketed trees (pdtools parse --from tiger
+surprisal a.conllu --model run -> a.conllu: CoNLL-U, not plain text (pdtools parse --from conllu makes trees
+decode a.disc --model run -> makes trees of it, which are read with --from treebank)
+tapes shards -o new -> (give the trees that they were made from)
+eval-parse text.txt gold.trees --format evalb -> (pdtools parse
+eval-blimp shards --model run -o new -> shards: shards, not minimal pairs (pdtools eval-ppl
+eval-blimp suite.json --write-sentences new -> (pdtools eval-sg
+eval-sg pairs.jsonl --model run -o new -> (pdtools eval-blimp
+compare run results -> run: a pdtools checkpoint, not a folder of results (pdtools eval-blimp
+compare nowhere results -> nowhere: no such folder (
+sample --model shards -> shards: shards, not a pdtools checkpoint (pdtools train
+eval-formal dyck gold.trees --model run -> gold.trees:1: no header prefix
+"""
+
+
+@pytest.mark.parametrize("case", CASES.strip().splitlines())
 def test_what_is_missing_is_named(
-    command: str,
-    said: str,
-    given: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    case: str, given: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(given)
+    command, said = case.split(" -> ")
     there = {path.name for path in given.iterdir()}
     arguments = [str(tmp_path / "new") if word == "new" else word for word in command.split()]
     assert run([*arguments]) == 1

@@ -16,39 +16,22 @@ from pdtools.evaluation.results import read_results
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards, two files of prefixes, and a model trained for two steps."""
     work = tmp_path_factory.mktemp("dyck")
-    strings = ["generate", "dyck", "-q", "--brackets", "2", "--depth", "3"]
-    prefixes = ["generate", "dyck-prefixes", "-q", "--brackets", "2", "--number", "4"]
+    strings = "generate dyck -q --brackets 2 --depth 3 -n 40 --shards"
+    prefixes = "generate dyck-prefixes -q --brackets 2 --number 4"
+    shape = "--set=config.layers=1 --set=config.d_model=16 --set=config.d_ff=16 --set=train.steps=2"
     for command in (
-        [*strings, "-n", "40", "--shards", "-o", f"{work}/shards"],
-        [*prefixes, "--dependency", "5", "--depth", "4", "--max-length", "20", "-o", f"{work}/far.tsv"],
-        [*prefixes, "--depths", "4-5", "-o", f"{work}/deep.tsv"],
-        [
-            "train",
-            f"{work}/shards",
-            "--valid",
-            f"{work}/shards",
-            "--config",
-            "dyck",
-            "-q",
-            "-o",
-            f"{work}/run",
-        ]
-        + [f"--set={s}" for s in ("config.layers=1", "config.d_model=16", "config.d_ff=16", "train.steps=2")],
+        f"{strings} -o {work}/shards",
+        f"{prefixes} --dependency 5 --depth 4 --max-length 20 -o {work}/far.tsv",
+        f"{prefixes} --depths 4-5 -o {work}/deep.tsv",
+        f"train {work}/shards --valid {work}/shards --config dyck {shape} -q -o {work}/run",
     ):
-        assert run(command) == 0
+        assert run(command.split()) == 0
     return work
 
 
 def test_a_table_and_a_folder(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results"
-    command = [
-        "eval-formal",
-        "dyck",
-        str(work / "far.tsv"),
-        str(work / "deep.tsv"),
-        "--model",
-        str(work / "run"),
-    ]
+    command = f"eval-formal dyck {work}/far.tsv {work}/deep.tsv --model {work}/run".split()
     command += ["--strings", str(work / "shards"), "--beam", "3", "-o", str(out)]
     assert run(command) == 0
     printed = capsys.readouterr().out
@@ -68,23 +51,12 @@ def test_a_table_and_a_folder(work: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval-formal", "dyck", str(work), "--model", str(work / "run"), "--beam", "2", "--json"]) == 0
+    command = f"eval-formal dyck {work} --model {work}/run --beam 2 --json".split()
+    assert run(command) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["scores"]["by_set"]) == {"far", "deep"}
     assert document["counts"]["prefixes"] == 8
-    command = [
-        "eval-formal",
-        "dyck",
-        str(work),
-        "--model",
-        str(work / "run"),
-        "--beam",
-        "2",
-        "--limit",
-        "3",
-        "--json",
-    ]
-    assert run(command) == 0
+    assert run([*command, "--limit", "3"]) == 0
     limited = json.loads(capsys.readouterr().out)
     assert [scores["prefixes"] for scores in limited["scores"]["by_set"].values()] == [3, 3]
 
@@ -103,16 +75,7 @@ def test_going_on_after_a_stop(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the same settings; what else is looked at, strings or fewer prefixes, may change."""
-    command = [
-        "eval-formal",
-        "dyck",
-        str(work / "far.tsv"),
-        "--model",
-        str(work / "run"),
-        "--beam",
-        "3",
-        "--quiet",
-    ]
+    command = f"eval-formal dyck {work}/far.tsv --model {work}/run --beam 3 --quiet".split()
     out, real, done = str(tmp_path / "results"), ClosingWork.__call__, []
 
     def call(work: ClosingWork, chunk: Sequence[NumberedPrefix]) -> list[Closed]:

@@ -12,7 +12,6 @@ import torch
 
 from pdtools.cli.main import run
 from pdtools.inspection.recurrent import inspect_run, shares_of
-from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.models import (
     build_model,
     collate,
@@ -20,7 +19,7 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stacks import draw_run, draw_stacks, run_lines
+from pdtools.report.stacks import draw_run, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 
 
@@ -104,9 +103,6 @@ def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
     assert "$x_$" in (tmp_path / "run.svg").read_text()
-    layer = LayerStacks(layer=1, actions=[[0.2, 0.3, 0.5]] * 3, attention=[[1.0] * 3] * 3, replayed=[[]] * 3)
-    draw_stacks(tmp_path / "stack.svg", Inspection(tokens=tokens, predicted=[None] * 3, layers=[layer]))
-    assert "$x_$" in (tmp_path / "stack.svg").read_text()
 
 
 def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:

@@ -35,18 +35,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(data: Path, output: Path, *more: str) -> list[str]:
     folders = [str(data / "train-{train.seed}"), "--valid", str(data / "valid-{train.seed}")]
-    return [
-        "sweep",
-        *folders,
-        "--config",
-        "cfl",
-        "--grid",
-        "train.seed=1,2",
-        "-o",
-        str(output),
-        *SMALL,
-        *more,
-    ]
+    grid = ["--config", "cfl", "--grid", "train.seed=1,2"]
+    return ["sweep", *folders, *grid, "-o", str(output), *SMALL, *more]
 
 
 @pytest.mark.linux

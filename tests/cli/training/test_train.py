@@ -50,16 +50,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(shards: Path, output: Path, *more: str) -> list[str]:
-    return [
-        "train",
-        str(shards / "train"),
-        "--valid",
-        str(shards / "valid"),
-        "-o",
-        str(output),
-        *SMALL,
-        *more,
-    ]
+    data = [str(shards / "train"), "--valid", str(shards / "valid")]
+    return ["train", *data, "-o", str(output), *SMALL, *more]
 
 
 @pytest.mark.parametrize("model", ["pushdown", "transformer"])
@@ -326,27 +318,9 @@ def test_what_is_said_before_the_first_step(
 def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = str(tmp_path / "se.tsv")
     assert run(["generate", "task", "se", "--lengths", "3-5", "-n", "4", "-o", pairs]) == 0
-    command = [
-        "train",
-        "--task",
-        "se",
-        "--lengths",
-        "3-6",
-        "--valid",
-        pairs,
-        "-o",
-        str(tmp_path / "run"),
-        *SMALL,
-    ]
-    command += [
-        "--model",
-        "transformer",
-        "--set",
-        "train.batch_sentences=4",
-        "--set",
-        "config.objective=masked",
-    ]
-    assert run(command) == 0
+    command = ["train", "--task", "se", "--lengths", "3-6", "--valid", pairs, "-o", str(tmp_path / "run")]
+    command += ["--model", "transformer", "--set", "train.batch_sentences=4"]
+    assert run([*command, *SMALL, "--set", "config.objective=masked"]) == 0
     captured = capsys.readouterr()
     assert " steps, new strings every step, " in captured.err
     assert "step 8: valid loss" in captured.err

@@ -15,9 +15,9 @@ from wide_items import wide_items
 
 from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Score, String
-from pdtools.evaluation.benchmark.items import Items
-from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
+from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_model
 from pdtools.search.model import Model
@@ -111,6 +111,13 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         assert table[f"logprob_{side}"].tolist() == pytest.approx(before - whole, rel=2e-6, abs=1e-4)
 
 
+def test_items_that_are_cut_elsewhere_do_not_repeat_others(tmp_path: Path) -> None:
+    both = {"good": {"context": "{a}", "text": "{b}"}, "bad": {"context": "{a}", "text": "{b} {c}"}}
+    items = items_of(tmp_path, "a,b,c\nu v,w,x\nu,v w,x\nu,v w,x\n", strings=both)
+    assert {string.text for item in items for string in item.strings.values()} == {"u v w", "u v w x"}
+    assert items.counts["repeated"] == 1
+
+
 def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
     items = items_of(tmp_path, "a,b,c\nx y,z,u v w\nx,zz,x\n")
     results = evaluate_items(items, word_scorer())
@@ -152,27 +159,6 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
             contexts, texts, reduction=lambda scores: scores.sum(0).item(), bos_token=bos
         )
         assert table[f"logprob_{side}"].tolist() == pytest.approx(expected, rel=2e-6, abs=1e-4)
-
-
-OPTIONS: dict[str, Any] = {
-    "options": {"context": "{start}", "texts": ["{p}", "{q}", "{r}"], "right": "{label}"},
-    "strings": {},
-}
-
-
-def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
-    rows = "start,p,q,r,label\nx,a,bb,ccc,0\nx,a,bb,ccc,bb\nx,a,bb,a,0\nx,a,bb,bb,0\n"
-    items = items_of(tmp_path, rows, **OPTIONS)
-    assert items.record.outcomes.chance == pytest.approx(1 / 3)
-    results = evaluate_items(items, word_scorer())
-    table = wide_items(results)
-    assert table["outcome"].tolist() == ["right", "wrong", "tie", "right"]
-    assert table["option_1"].tolist() == ["x a"] * 4
-    letters = {**OPTIONS["options"], "labels": ["A", "B", "C"]}
-    rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
-    items = items_of(tmp_path, rows, options=letters, strings={})
-    right = [next(iter(item.formulas.values())).regions[0][1] for item in items]
-    assert right == ["option_1", "option_2", "option_1", "option_1"]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +225,6 @@ def test_empty_strings_are_counted(tmp_path: Path) -> None:
     [
         ("multiblimp", "multiblimp_eng"),
         ("lindsea", "lindsea_id"),
-        ("zorro", "zorro"),
         ("colorlessgreen", "colorlessgreen_en_it"),
     ],
 )
@@ -260,37 +245,6 @@ def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name:
     # A context ends before a blank, at which no token of this model goes on.
     expected[given] += transformers_losses(folder, [texts[i][: starts[i]] for i in given])
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-3)
-
-
-BY_HAND = {
-    "sum": (-3.0, -4.0),
-    "per_token": (-3 / 2, -4 / 4),
-    "per_character": (-3 / 2, -4 / 5),
-    "per_byte": (-3 / 4, -4 / 5),
-    "per_word": (-3 / 1, -4 / 3),
-    0.0: (-3.0, -4.0),
-    0.5: (-3 / 2**0.5, -4 / 4**0.5),
-}
-
-
-@pytest.mark.parametrize("score", BY_HAND)
-def test_scores(tmp_path: Path, word_scorer: type[Any], score: str | float) -> None:
-    """Of "éé" and "b b c": log-probabilities of -3 and -4 with the end, 2 and 4 tokens with it."""
-    (tmp_path / "a.csv").write_text("good,bad\néé,b b c\n")
-    of = {
-        "strings": {"good": "{good}", "bad": "{bad}"},
-        "scores": {"main": score if isinstance(score, str) else {"slln": score}},
-    }
-    items = Items(tmp_path / "a.csv", benchmark_from(of, "toy.toml", "toy"))
-    scorer = word_scorer(lambda word: -2.0 if word == "éé" else -1.0)
-    (outcome,) = evaluate_items(items, scorer).table("items")["outcome"].to_pylist()
-    good, bad = BY_HAND[score]
-    assert outcome == ("right" if good > bad else "wrong")
-    parts = {"good": Part(-3.0, 2), "bad": Part(-4.0, 4)}
-    found = values_of(
-        Formula.parse("good > bad", parts), items.scores["main"], next(iter(items)).strings, parts
-    )
-    assert found == {(None, "good"): pytest.approx(good), (None, "bad"): pytest.approx(bad)}
 
 
 def test_words_are_what_stands_between_blanks_of_any_number() -> None:

@@ -21,8 +21,8 @@ from pdtools.evaluation.benchmark.from_toml import (
     bundled,
     read_benchmark,
 )
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Item
-from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone
@@ -261,21 +261,6 @@ def test_an_option_that_no_item_has_is_said(tmp_path: Path) -> None:
     assert found == ["no item has all 3 options: is a column of options.texts misspelt?"]
 
 
-def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
-    for language, paradigm in (("de", "x"), ("en", "x"), ("en", "y")):
-        folder = tmp_path / "toy" / language
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{paradigm}.tsv").write_text("good\tbad\na\tb\na\tb\nc\tc\n")
-    of = benchmark(files="*/*.tsv", levels={"language": "{dir}", "paradigm": "{file}"})
-    items = Items(tmp_path, of)
-    assert (items.unit, items.levels) == ("group", ("language", "paradigm"))
-    assert list(dict.fromkeys(items.named(item.levels) for item in items)) == ["de / x", "en / x", "en / y"]
-    (counts, *_) = items.by_file.values()
-    assert counts == {"items": 3, "identical": 1, "repeated": 1}
-    one = Items(tmp_path / "toy" / "en", of, limit=1)  # what was named may be a part of it
-    assert (one.unit, one.levels, len(list(one))) == ("paradigm", ("language",), 2)
-
-
 def test_groups_of_paths_stand_before_columns(tmp_path: Path) -> None:
     """Also in rows that make one item, where a group is missing, and of the names that all rows have."""
     for part in ("a", "b"):
@@ -301,6 +286,7 @@ def test_groups_of_paths_stand_before_columns(tmp_path: Path) -> None:
     [
         ("(?P<a>(?:a|a)*)b$", "a" * 200, "its path is not of the form (?P<a>(?:a|a)*)b$"),
         ("(?P<a>.*)" + ".*x" * 30 + "z$", "x" * 200, "its path is not of the form"),
+        ("(", "a", "path (: Invalid regular expression: missing ): ("),
         ("(?=a)(?P<a>a)", "a", "path (?=a)(?P<a>a): Invalid regular expression: invalid perl operator: (?="),
         ("(a)(?P<b>a)", "a", "unnamed groups (groups without a name are written (?:...)"),
         (r"(?P<a>\w+)/", "é", r"(?P<a>\w+)/: RE2's \w, \b know only ASCII, and the path has other letters"),
@@ -496,12 +482,21 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ),
         ({"levels": {"a-b": "{x}"}}, "levels.a-b: a level is called by a letter, and letters, digits and _"),
         ({"strings": {"max": "{x}"}}, "strings.max: a string cannot be called that, which formulas have in"),
-        ({"scores": {"main": {"slln": 10**400}}}, "tokens to this power, from 0 to 10"),
+        (
+            {"scores": {"main": {"slln": 10**400}}},
+            "scores.main.slln has to be a power of the number of",
+        ),
         ({"form": {"skip": 10**30}}, "form.skip has to be a number of lines, from 0 to 1,000,000"),
-        ({"path": "a{99999999999}"}, "path is no regular expression"),
         ({"options": {"texts": "{a}", "right": 0, "missing": 1}}, "options.missing has to be true or false"),
         ({"rows": {"every": 1}}, "rows.every has to be a number from 2 on"),
         ({"rows": {"every": 2}}, "rows has either as,"),
+        ({"rows": {"every": 2, "by": "{k}"}}, "rows has either every, a number of rows, or by, a template"),
+        ({"rows": {"every": 2, "as": ["a"]}}, "rows.as has a name for each of rows.every rows"),
+        ({"rows": {"by": "{k}", "role": "{r}", "good": "x", "bad": "x"}}, "rows.role goes with a name for"),
+        ({"strings": {"a": 3}}, "strings.a has to be a template, or a table of context and text"),
+        ({"options": {"texts": "{a}"}}, "options has to say right"),
+        ({"form": {"delimiter": "ab"}}, "form.delimiter has to be one character"),
+        ({"threshold": 3}, "label and threshold go together"),
         ({"form": {"kind": "pickle"}}, "form.kind has to be one of tsv,"),
         ({"reader": "guess"}, "reader has to be one of lm_syneval, climp, linzen"),
         ({"files": 3}, "files has to be a list of strings"),
@@ -509,7 +504,7 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ({"strings": {"option_1": "{a}", "b": "{b}"}}, "strings.option_1: a string cannot be called that"),
         ({"levels": {"bits": {"flags": ["y"]}}}, "levels.bits: a level cannot be called that"),
         ({"strings": {"a": "{x|" + "9" * 5000 + "}", "b": "{b}"}}, "unknown filter '9999"),
-        ({"scores": {"main": {"slln": float("nan")}}}, "scores.main has to be one of"),
+        ({"scores": {"main": {"slln": float("nan")}}}, "scores.main.slln has to be a power"),
         ({**OPTIONS, "predictions": {"main": "right > others"}}, "unexpected ','"),
         (
             {"strings": {"s": "{s}"}, "label": "{l}", "threshold": float("nan")},

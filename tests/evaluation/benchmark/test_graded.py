@@ -16,8 +16,9 @@ from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import Benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
-from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.graded import best_threshold, roc_auc
+from pdtools.evaluation.benchmark.item_files import Items
+from pdtools.prompts.metrics import pearson
 from pdtools.report.evaluations import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
@@ -36,7 +37,7 @@ def by_hand(labels: list[bool], predicted: list[bool]) -> float | None:
 def test_the_threshold_is_the_best_there_is(rows: list[tuple[int, bool]]) -> None:
     scores, labels = np.array([float(score) for score, _ in rows]), np.array([label for _, label in rows])
     threshold = best_threshold(labels, scores)
-    found = matthews(labels, scores > threshold)
+    found = pearson(labels * 1.0, (scores > threshold) * 1.0)
     assert found == pytest.approx(by_hand(labels.tolist(), (scores > threshold).tolist()))
     others = [by_hand(labels.tolist(), (scores > cut + 0.5).tolist()) for cut in range(-1, 6)]
     known = [each for each in others if each is not None]
@@ -81,7 +82,8 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     assert results.scores["mcc"] == pytest.approx(
         by_hand([True, False, True, False], [True, False, False, False])
     )
-    assert results.scores["mcc_by_kind"] == {"x": 1.0, "y": None}  # aaa is at the threshold, not above it
+    # The score of aaa is at the threshold, not above it.
+    assert results.scores["mcc_by_kind"] == {"x": pytest.approx(1.0), "y": None}
     assert (results.scores["auc"], results.scores["auc_by_kind"]) == (0.75, {"x": 1.0, "y": 1.0})
     assert results.counts["items_for_threshold_unscorable"] == 1
     limited = evaluate_items(Items(tmp_path, labelled(), limit=1), scorer)

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.item_files import Items, known_by_files
 from pdtools.evaluation.benchmark.item_set import Item
-from pdtools.evaluation.benchmark.items import Items, known_by_files
 
 
 def lines(*rows: dict[str, Any]) -> str:
@@ -285,33 +285,6 @@ def test_a_set_is_known_by_its_files_unless_these_have_any_name(tmp_path: Path) 
     write(both, SETS["clams"][0])
     assert known_by_files(both) == ["clams", "zorro"]
     assert known_by_files(both / "de_evalset" / "simple_agrmt.txt") == ["clams"]
-
-
-def test_each_half_of_ewok_and_both(tmp_path: Path) -> None:
-    """Each of the four comparisons has scores of its own."""
-    write(tmp_path, {"ewok.csv": EWOK})
-    items = Items(tmp_path, read_benchmark("ewok"))
-    (item,) = items
-    assert {name: string.text for name, string in item.strings.items()} == {
-        "t1_c1": "It fell. It is below.",
-        "t1_c2": "It rose. It is below.",
-        "t2_c1": "It fell. It is above.",
-        "t2_c2": "It rose. It is above.",
-    }
-    assert {string.start for string in item.strings.values()} == {8}
-    for better, outcomes in {
-        ("t1_c1", "t2_c2"): "right right right right",
-        ("t1_c2", "t2_c2"): "wrong wrong right tie",
-        ("t1_c1", "t2_c1"): "wrong right wrong tie",
-        ("t1_c2", "t2_c1"): "wrong wrong wrong wrong",
-        ("t1_c1", "t1_c2"): "tie tie tie right",
-    }.items():
-        rows = "".join(f"1\t{name}\t{int(name in better)}\n" for name in item.strings)
-        write(tmp_path, {"scores.tsv": f"item\tstring\tscore\n{rows}"})
-        results = evaluate_published(items, tmp_path / "scores.tsv")
-        table = results.table("items").to_pydict()
-        assert (table["prediction"], table["outcome"]) == ([1, 2, 3, 4], outcomes.split())
-    assert list(results.scores["by_prediction"]) == ["main", "first", "second", "babylm"]
 
 
 class Shout:

@@ -13,7 +13,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.evaluate import evaluate_published
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, benchmark_of_columns, read_benchmark
-from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.rows import data_files, items_of
 
 

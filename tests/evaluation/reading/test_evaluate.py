@@ -24,7 +24,7 @@ from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.evaluation.results import ITEMS
 from pdtools.search.model import ModelSettings
-from pdtools.stimuli.surprisals import NamedModel, named_models
+from pdtools.stimuli.surprisals import named_models
 
 N_TEXTS, N_WORDS, SUBJECTS = 12, 60, 4
 SMALL = {"samples": 500, "seed": 3}
@@ -48,7 +48,6 @@ def model(
     name: str, values: np.ndarray, reasons: dict[int, str] | None = None, **more: np.ndarray
 ) -> ModelWords:
     """A model whose surprisals are rows of an array, (texts, words)."""
-    settings = ModelSettings(model_dir=name)
     words = tuple(
         WordValues(
             {"surprisal": row.copy(), **{key: each[i] for key, each in more.items()}},
@@ -59,7 +58,7 @@ def model(
     )
     for place in reasons or {}:
         words[0].values["surprisal"][place] = math.nan
-    return ModelWords(NamedModel(name=name, settings=settings), {"kind": "toy"}, words)
+    return ModelWords(name, {"kind": "toy"}, words)
 
 
 def times_of(every: tuple[TimedText, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:
@@ -226,18 +225,6 @@ def test_predictors_that_a_model_lacks_are_excluded_and_said() -> None:
         )
 
 
-def test_what_cannot_be_regressed_is_said() -> None:
-    every = texts()
-    same = np.ones((N_TEXTS, N_WORDS))
-    times = times_of(every, 300 * same)
-    with pytest.raises(PdtoolsError, match="predictor surprisal_m is constant"):
-        evaluate_reading(times, [model("m", same)], frequency=None, regression=Regression(**SMALL))
-    with pytest.raises(PdtoolsError, match=r"no word is left to regress: no reading time: 720"):
-        evaluate_reading(
-            times, [model("m", same)], frequency=None, regression=Regression(least=2000, **SMALL)
-        )
-
-
 def test_a_spill_over_from_before_the_first_word() -> None:
     """From further back than there are words, too."""
     every, values = (TimedText("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
@@ -266,7 +253,8 @@ def test_names_of_models() -> None:
     folders = ["runs/base", "other/base", "runs/gpt-2/checkpoint", "runs/x/best", "y/last", "---"]
     found = named_models([ModelSettings(model_dir=folder) for folder in folders], [])
     assert [each.name for each in found] == ["base (1)", "base (2)", "gpt-2", "x", "y", "---"]
-    assert [each.column for each in found] == ["base_1", "base_2", "gpt_2", "x", "y", "model"]
+    columns = [ModelWords(each.name, {}, ()).column for each in found]
+    assert columns == ["base_1", "base_2", "gpt_2", "x", "y", "model"]
     beams = named_models([ModelSettings(model_dir="a")], [1, 30])
     assert [(each.name, each.settings.search.beam, each.only_if_searched) for each in beams] == [
         ("a, beam 1", 1, False),

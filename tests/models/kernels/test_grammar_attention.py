@@ -205,7 +205,6 @@ def test_heads_and_sentences_are_divided_among_threads(
             torch.testing.assert_close(one, other)
 
 
-@pytest.mark.usefixtures("fresh_library")
 def test_scoring_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer([EXAMPLE], 8, torch.float32)
     monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))

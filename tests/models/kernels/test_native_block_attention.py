@@ -100,14 +100,6 @@ def test_single_precision_equals_double(
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize(("n", "depths"), [(1, 256), (17, 40)])
-def test_tables_that_are_longer_than_rows(n: int, depths: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = Layer(n, 8, torch.float64, depths=depths)
-    for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("names", [("table", "tape"), ("content_bias", "table", "tape")])
 @pytest.mark.parametrize("depths", [9, 60, 256])
 def test_only_depths_that_are_there_are_computed(
@@ -125,17 +117,13 @@ def test_only_depths_that_are_there_are_computed(
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize(
-    "names", [(), ("content_bias",), ("content_bias", "table", "tape"), ("slopes", "open")]
-)
-@pytest.mark.parametrize("opened", [False, True])
-def test_some_terms(names: tuple[str, ...], opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = Layer(100, 8, torch.float64)
-    terms = {name: getattr(layer.terms, name) for name in names}
-    if opened:
-        last = (torch.arange(100) // 7) * 7 - 1  # and after it a constituent that was opened far before
-        terms["innermost"] = torch.where(torch.arange(100) % 3 > 0, last, last // 4).int().expand(2, -1)
-    layer.terms = Terms(**terms)
+@pytest.mark.parametrize("names", [(), ("content_bias", "table", "tape")])
+def test_constituents_that_were_opened_far_before(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, last = Layer(100, 8, torch.float64), (torch.arange(100) // 7) * 7 - 1
+    innermost = torch.where(torch.arange(100) % 3 > 0, last, last // 4).int().expand(2, -1)
+    layer.terms = Terms(**{name: getattr(layer.terms, name) for name in names}, innermost=innermost)
     for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 

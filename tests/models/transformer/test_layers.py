@@ -129,7 +129,7 @@ def layer_inputs(n: int) -> tuple[Tensor, ScoreInputs]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TERMS if kind != "none"])
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 70])
+@pytest.mark.parametrize("n", [1, 17, 70])
 @pytest.mark.parametrize(
     ("how", "cells", "kept"),
     [("in C", 0, 0), *(("in blocks", cells, kept) for cells in (1, 1 << 17) for kept in (0, 1 << 17))],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_gpt2 import save_gpt2
 
-from pdtools.search import Model, SentenceScore
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.batches import SortedStrings
 from pdtools.search.families import huggingface as hf
 
@@ -38,10 +39,10 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return path
 
 
-def logprobs(folder: Path, **options: bool) -> list[np.ndarray]:
-    found = Model(family=hf.HuggingFaceFamily(folder, **options)).score(
-        TEXTS
-    )  # without BOS, "c" has no score
+def logprobs(folder: Path, bos: bool, packs: bool) -> list[np.ndarray]:
+    model: Any = load_model(folder, bos=bos)
+    model.family._packs &= packs
+    found = model.score(TEXTS)  # without BOS, "c" has no score
     return [score.logprobs for score in found if isinstance(score, SentenceScore)]
 
 
@@ -51,7 +52,7 @@ def test_packed_scores_are_those_of_a_row_each(
     folder: Path, bos: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hf, "PACKED_TOKENS_CPU", most)
-    packed, padded = (logprobs(folder, bos=bos, share_prefixes=share) for share in (True, False))
+    packed, padded = (logprobs(folder, bos, packs) for packs in (True, False))
     for one, other in zip(packed, padded, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
 

@@ -4,12 +4,3 @@ from pdtools.models.recurrent.stacks.base import Stack, StackCarry, StackRun
 from pdtools.models.recurrent.stacks.nondeterministic import NondeterministicStack
 from pdtools.models.recurrent.stacks.stratification import StratificationStack
 from pdtools.models.recurrent.stacks.superposition import SuperpositionStack
-
-__all__ = [
-    "NondeterministicStack",
-    "Stack",
-    "StackCarry",
-    "StackRun",
-    "StratificationStack",
-    "SuperpositionStack",
-]

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
+from pdtools.evaluation.benchmark.definition import Benchmark, Options, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
-from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Label, String, Value
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
@@ -64,11 +64,34 @@ class Items(ItemSet):
             raise InputError(reason, file=source)
         self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
         self.by_file: dict[str, dict[str, int]] = {}
-        notes: list[str] = []
+        self.notes: list[str] = []
+        groups, chance = self._go_through(source)
+        self.nested = len({group[-1] for group in groups}) == len(groups)
+        names: dict[str, Sequence[str | None]] = {}
+        for group in groups:
+            if names.setdefault(name := self.named(group), group) != group:
+                reason = f"two groups are called {name}: {names[name]} and {group} (levels, None: not named)"
+                raise InputError(reason, file=source)
+        self.crossing = () if self.nested else _crossing([*benchmark.levels], groups)
+        if self.crossing:
+            named = " and ".join(self.crossing)
+            self.notes.append(
+                f"the levels {named} cross: their scores are over items, and overall is the mean of the"
+                f" {len(groups)} combinations ({' / '.join(benchmark.levels)})"
+            )
+        self.counts = {
+            **{name: sum(of[name] for of in self.by_file.values()) for name in ("identical", "repeated")},
+            "files": self.by_file,
+        }
+        self.record = _record(self, benchmark.chance.get(next(iter(benchmark.predictions)), chance))
+
+    def _go_through(self, source: str | Path) -> tuple[Collection[tuple[str | None, ...]], float | None]:
+        """Count the items, and return their finest groups, and the share of right options by guessing."""
+        benchmark, doubtful = self.benchmark, Counter[str]()
         groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
-        options, chance, total, doubtful = 0, 0.0, 0, Counter[str]()
-        for file, item in self._within_limit(self._read(notes, doubtful)):
+        options, chance, total = 0, 0.0, 0
+        for file, item in self._within_limit(self._read(self.notes, doubtful)):
             total += 1
             strings = [*item.strings.values()]
             if file not in self.by_file:
@@ -91,34 +114,16 @@ class Items(ItemSet):
                 self._kept.append(item)
         if not groups:
             raise InputError(f"no items of {benchmark.title} in it", file=source)
-        self.nested = len({group[-1] for group in groups}) == len(groups)
-        names: dict[str, Sequence[str | None]] = {}
-        for group in groups:
-            if names.setdefault(name := self.named(group), group) != group:
-                reason = f"two groups are called {name}: {names[name]} and {group} (levels, None: not named)"
-                raise InputError(reason, file=source)
-        self.crossing = () if self.nested else _crossing([*benchmark.levels], groups)
-        if self.crossing:
-            named = " and ".join(self.crossing)
-            notes.append(
-                f"the levels {named} cross: their scores are over items, and overall is the mean of the"
-                f" {len(groups)} combinations ({' / '.join(benchmark.levels)})"
-            )
-        if benchmark.options is not None and options < len(benchmark.options.texts):
-            written = len(benchmark.options.texts)
-            notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
+        if benchmark.options is None:
+            return groups, None
+        if options < (written := len(benchmark.options.texts)):
+            self.notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
         if doubtful["options"]:
-            notes.append(
+            self.notes.append(
                 f"{doubtful['options']} items: the right option's index (from 0) is also another option's"
                 " text; if the text is meant, options.labels has to be what options.texts is"
             )
-        self.notes = notes
-        self.counts = {
-            **{name: sum(of[name] for of in self.by_file.values()) for name in ("identical", "repeated")},
-            "files": self.by_file,
-        }
-        by_options = chance / total if benchmark.options is not None else None
-        self.record = _record(self, benchmark.chance.get(next(iter(benchmark.predictions)), by_options))
+        return groups, chance / total
 
     def refused(self, reason: str) -> InputError:
         """An error with the reason why the benchmark cannot be evaluated."""
