@@ -289,7 +289,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         warn(scorer)
     for name, own in made.items():
         if asked.correct_spaces and not own.corrects_spaces:
-            message(f"{name}: not corrected for spaces, which its asked.model cannot")
+            message(f"{name}: not corrected for spaces, which its model cannot")
     crossing = sum(each.n_crossing for each in found)
     if asked.as_json:
         from pdtools.provenance import provenance
