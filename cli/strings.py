@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pdtools.files.tables import check_table_name
 from pdtools.search.options import AUTO
 
 from .console import bar, message, print_json
@@ -124,6 +125,7 @@ def _write(
     from pdtools.provenance import provenance
 
     check_json_output(options.as_json, output)
+    check_table_name(output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[*inputs.values()])
     number = write_sentences(read().written(text_style), output, overwrite=options.overwrite)
     if options.as_json:

@@ -199,6 +199,8 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ]
     assert command("eval-blimp", pairs, "--write-sentences", out) == 1
     assert "exists already" in capsys.readouterr().err
+    assert command("eval-blimp", pairs, "--write-sentences", tmp_path / "b.xlsx") == 1
+    assert capsys.readouterr().err == f"pdtools: {tmp_path}/b.xlsx: tables are written as .csv or .tsv\n"
 
 
 @pytest.mark.parametrize(
