@@ -8,6 +8,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
+from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
 from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
@@ -53,6 +54,7 @@ def sample(
 
     check_json_output(options.as_json, output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[model])
+    device = pick_device(device, threads)
     drawn_from = Model(ModelSettings(model_dir=model, device=device, threads=threads))
     loaded = drawn_from.loaded
     loaded.model.check_causal()

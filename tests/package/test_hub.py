@@ -363,9 +363,9 @@ def test_processes_that_train_together_start_from_one_commit(served: Hub) -> Non
             return sent
 
     before = served.branches["toy"]["main"]
-    first = _initial_model("hf:toy", cast(Any, Rank(0)), quiet=True)
+    first = _initial_model("hf:toy", cast(Any, Rank(0)))
     served.commit("toy", {**served.commits[before], "README.md": b"new"})
-    second = _initial_model("hf:toy", cast(Any, Rank(1)), quiet=True)
+    second = _initial_model("hf:toy", cast(Any, Rank(1)))
     assert first == second
     assert first.endswith(before)
 

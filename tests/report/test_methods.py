@@ -119,7 +119,6 @@ def test_titles_of_pages_of_sentences() -> None:
     assert title([one]) == "a b — A, B"
     assert title([one, two]) == "2 sentences — A, B"
     assert title([one, two], pair=True) == "a b / c — A, B"
-    assert title([one], title="T") == "T"
 
 
 @needs_node

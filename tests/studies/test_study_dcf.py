@@ -225,7 +225,7 @@ def test_the_paper_s_budget(tmp_path: Path) -> None:
     assert [line.split()[2] for line in generated] == ["sm", "ma"]
     assert all("--lengths 41-100 --number 512 --seed 100" in line for line in generated)
     tested = [line for line in asked if line.startswith("eval-formal task ")]
-    assert [line.split()[3] for line in tested] == [
+    assert [line.split()[4] for line in tested] == [
         f"out/runs/{task}-causal-stack-alibi-5/last" for task in ("sm", "ma")
     ]
     runs = study("dcf", tmp_path, "none", FULL="1", LIST="1").stdout.splitlines()
