@@ -13,7 +13,7 @@ from pdtools.search.options import AUTO
 
 from .console import bar, message, print_json
 from .evaluating import Evaluating
-from .options import ResultOptions, RunOptions, StringOptions
+from .options import ContextOptions, ResultOptions, RunOptions, StringOptions
 from .outputs import check_json_output, check_target, required_output
 from .running import model_settings, read_context
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pdtools.search.model import Model
 
 
-_OF_MODEL = {field.name for field in fields(RunOptions)} - {field.name for field in fields(ResultOptions)}
+_OF_MODEL = {field.name for block in (RunOptions, ContextOptions) for field in fields(block)}
+_OF_MODEL -= {field.name for field in fields(ResultOptions)}
 _OF_FILES = {
     "nats": ("--surprisals",),
     "on_error": ("--surprisals",),
