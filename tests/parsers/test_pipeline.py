@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -290,3 +291,16 @@ def test_rejects_of_a_replaced_output_go(tmp_path: Path) -> None:
     assert records.read_text() == '{"file": "f", "line": 1, "reason": "bad", "text": "t"}\n'
     write_trees([TreeLine.of(flat_tree(["a"]))], output, rejects=Rejects())
     assert records.read_text() == ""
+
+
+def test_sentences_and_arcs_of_replaced_trees_go(tmp_path: Path) -> None:
+    """Whichever of the two the older trees had, and the new ones have."""
+    kinds = [TreeLine("(NN a)", 1, *own) for own in itertools.product((None, "a"), (None, "0-1"))]
+    for number, pair in enumerate(itertools.product(kinds, repeat=2)):
+        output = tmp_path / str(number) / "a.trees"
+        for each in pair:
+            write_trees([each], output, rejects=Rejects())
+            ends = {"": each.brackets, ".text": each.written, ".arcs": each.arcs}
+            wanted = {f"a.trees{end}": f"{line}\n" for end, line in ends.items() if line is not None}
+            found = {path.name: path.read_text() for path in output.parent.iterdir()}
+            assert found == {**wanted, "a.trees.rejects.jsonl": ""}

@@ -248,13 +248,14 @@ TABLE = 'Item,Condition,Note,Sentence\n2,x,"a, b",a b | c\n1,y,,c | b\n1,x,,\n2,
     [
         *(("pushdown", options) for options in ([], ["words", "parses"], ["entropy"], ["nats"])),
         *(("head", ["parses"]), ("base", ["words"]), ("base", ["parses"])),
+        *(("raw", ["correct_spaces", *options]) for options in ([], ["entropy"])),
     ],
 )
 def test_python_is_the_command(
     name: str, options: list[str], models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "t.csv").write_text(TABLE)
-    flags = [f"--{option}" for option in options]
+    flags = [f"--{option.replace('_', '-')}" for option in options]
     if name == "base" and "parses" in options:
         surprisal(tmp_path / "t.csv", "--model", models[name], *flags, code=1)
         return
@@ -269,8 +270,9 @@ def test_python_is_the_command(
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "ours.csv"), theirs, atol=1e-5)
     rows = [0, 0, 1, 1, 2, 3, 3] if "words" not in options else [0, 0, 0, 1, 1, 3, 3, 3]
     assert theirs.Item.tolist() == [[2, 1, 1, 2][row] for row in rows]
-    if name == "pushdown" and "entropy" not in options:
-        assert {"attachment", "closed"} <= set(theirs.columns)
+    if name in ("pushdown", "raw"):
+        added = {"entropy"} if "entropy" in options else {"attachment", "closed"}
+        assert {"entropy", "attachment", "closed"} & set(theirs.columns) == added
     if "parses" in options:
         parses = theirs.parse.dropna().str.findall("[abc]").str.join("").tolist()
         units = ["ab", "abc", "c", "cb", "ab", "abc"]

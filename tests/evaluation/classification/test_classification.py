@@ -146,6 +146,31 @@ def test_prompts_without_labels_have_answers_and_no_scores(
     assert {row["predicted"] for row in results.table(ITEMS).to_pylist()} == {"same", "other"}
 
 
+@pytest.mark.parametrize("metric", ["f1", "pearson"])
+def test_intervals_are_of_items_with_labels(
+    metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items without labels change none, nor do other names of the labels."""
+    rng = np.random.default_rng(0)
+    labels: list[Any] = [*rng.choice(["same", "other"], 16).tolist()]
+    values: list[Any] = rng.normal(-3, 1, (20, 2)).tolist()
+    task = dataclasses.replace(SAME, metric="f1", positive="other")
+    if metric == "pearson":
+        task, labels = HOW_LATE, rng.uniform(0, 4, 16).tolist()
+        values = [[max(0.0, label + rng.normal())] for label in [*labels, 1, 2, 3, 4]]
+    cases = [(task, labels, values), (task, [*labels, *[None] * 4], values)]
+    if metric == "f1":
+        other = {"same": "other", "other": "same"}
+        turned = [other[label] for label in labels]
+        cases.append((dataclasses.replace(task, positive="same"), turned, [pair[::-1] for pair in values]))
+    found = []
+    for number, case in enumerate(cases):
+        (tmp_path / str(number)).mkdir()
+        found.append(answered(tmp_path / str(number), *case, monkeypatch).scores)
+    assert None not in found[0]["intervals"].values()
+    assert all(scores == found[0] for scores in found)
+
+
 def test_values_that_are_no_numbers_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PdtoolsError, match="not numbers"):
         answered(tmp_path, SAME, ["same", "other"], [(-1, -2), (math.nan, -1)], monkeypatch)

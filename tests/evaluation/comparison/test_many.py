@@ -323,16 +323,26 @@ def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_items_and_seeds_have_in_common_counts_once_in_a_mean_over_seeds(tmp_path: Path) -> None:
-    """Here items differ from run to run, and runs in nothing else."""
-    right = np.random.default_rng(3).random((11, 60)) < 0.5
+    """Here items differ from run to run, and runs in nothing else. A difference has both means' parts."""
+    right = np.random.default_rng(3).random((21, 60)) < 0.5
     folders = [blimp(tmp_path / str(i), {"x": run.tolist()}) for i, run in enumerate(right)]
-    group, _ = of_level(compare(groups(a=folders[:10], b=folders[10:])), "overall").groups
-    runs = 100 * right[:10]
-    over_items = np.var(runs.mean(0)) / 60
-    common = (np.var(runs, axis=1).mean() / 60 - over_items) / 9
-    one, without = (Spread.of(over_items, group.values, both=both).interval(0)[1] for both in (common, 0.0))
-    assert without > 1.1 * one
-    assert group.over_seeds == pytest.approx([group.mean - one, group.mean + one], abs=0.03 * one)
+    score = of_level(compare(groups(one=folders[20:], a=folders[:10], b=folders[10:20])), "overall")
+    (_, a, b), (_, _, pair) = score.groups, score.pairs
+    assert (pair.a, pair.b) == ("a", "b")
+    runs = 100 * right[:20].reshape(2, 10, 60)
+    of_means = np.var(runs.mean(1), axis=1) / 60  # (2)
+    common = (np.var(runs, axis=2).mean(1) / 60 - of_means) / 9  # (2)
+    over_items = np.var(runs[1].mean(0) - runs[0].mean(0)) / 60
+    for found, centre, items, values, parts in (
+        (a, a.mean, of_means[0], [a.values], common[:1]),
+        (pair, pair.difference, over_items, [a.values, b.values], common),
+    ):
+        one, less, without = (
+            Spread.of(items, *values, both=both).interval(0)[1] for both in (parts.sum(), parts.max(), 0.0)
+        )
+        assert without > 1.1 * one
+        assert len(parts) == 1 or less > 1.1 * one
+        assert found.over_seeds == pytest.approx([centre - one, centre + one], abs=0.03 * one)
 
 
 def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
@@ -595,6 +605,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["compare", *options, "--baseline", "mine"]) == 0
     table = capsys.readouterr().out
     assert "base - mine" in table
+    assert run(["compare", *options]) == 0
+    printed = capsys.readouterr().out
+    for signed, of in (("", overall["groups"]), ("+", overall["pairs"])):
+        for each in of:  # over seeds, though there is one over items too
+            assert each["over_items"] != each["over_seeds"]
+            assert "[{}]".format(", ".join(f"{end:{signed}.2f}" for end in each["over_seeds"])) in printed
     assert "a mean of two runs is in it in 88 to 95 of a hundred cases). p: corrected, by Holm" in " ".join(
         table.split()
     )
@@ -838,12 +854,16 @@ def test_a_bound_is_named_and_given_trees_are_not_compared_between_kinds(
     assert latex.count(r"$^\dagger$ &") + latex.count(r"$^\dagger$ \\") == 2  # the cells of two models
     assert r"\footnotesize $^\dagger$ upper bound at beam 10} \\" in latex
     assert latex.index(r"\bottomrule") < latex.index(r"\footnotesize") < latex.index(r"\end{tabular}")
-
-
-def test_a_model_without_trees_has_no_joint(tmp_path: Path) -> None:
-    base, mine = (
-        searched(tmp_path / name / "ppl", model, None, tree)
-        for name, model, tree in (("base", "transformer", 0.0), ("mine", "pushdown", 1.0))
-    )
-    found = compare(groups(base=[base], mine=[mine]), samples=20)
-    assert "perplexity per word, joint" not in {score.score for score in found.scores}
+    # Each bound has its mark. A column of numbers of runs is before the scores'.
+    for k in (1, 2):
+        searched(tmp_path / f"runs-{k}" / "ppl", "pushdown", 10, 1.0 + k)
+    more = [str(tmp_path / "wide"), "--group", f"runs={tmp_path}/runs-*"]
+    assert run(["compare", *folders, *more, "--overview", "--latex"]) == 0
+    _, _, header, _, *rows = capsys.readouterr().out.splitlines()
+    titles, marks = header[:-3].split(" & ")[1:], {"base": [], "wide": ["ddagger"]}
+    for name, *cells in (row.split(" & ") for row in rows[:5]):
+        found_marks = [re.findall(r"\^\\(d+agger)\$", cell) for cell in cells]
+        wanted = {"perplexity per word, marginal": marks.get(name, ["dagger"])}
+        assert found_marks == [wanted.get(title, []) for title in titles]
+    for mark, bound in (("dagger", at[10]), ("ddagger", at[20])):
+        assert rf"\footnotesize $^\{mark}$ {bound}}} \\" in "\n".join(rows)

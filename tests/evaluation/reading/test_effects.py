@@ -17,7 +17,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.reading.effects import Contrast, _Cell, _with_interval
+from pdtools.evaluation.reading.effects import Contrast, _Cell, _Conversion, _with_interval
 from pdtools.evaluation.reading.scoring import external_words
 from pdtools.evaluation.reading.times import read_times
 
@@ -84,6 +84,31 @@ def test_drawn_cells_count_as_often_as_they_are_drawn() -> None:
         n = (weight * number).sum()
         assert found[0][s] == pytest.approx((weight * time).sum() / n)
         assert found[1][s] == pytest.approx((weight[..., None] * predictors).sum((0, 1)) / n)
+
+
+def test_words_that_no_drawn_subject_has_read_are_not_fitted(tmp_path: Path) -> None:
+    """Least squares on the means of drawn subjects, each word as often as its group is drawn."""
+    frame = table(tmp_path)
+    rng = np.random.default_rng(1)
+    frame.loc[rng.random(len(frame)) < 0.6, "time"] = np.nan  # most words lack some of the subjects
+    frame.to_csv(tmp_path / "times.csv", index=False)
+    times = read_times(str(tmp_path / "times.csv"), columns={"item": "item+condition"})
+    read = np.ones(len(times.time), bool)
+    kept, x = np.unique(times.word), rng.normal(size=(len(times.text_of_word), 3))
+    conversion = _Conversion(times, read, kept, x)
+    groups = rng.multinomial(conversion.groups, np.full(conversion.groups, 1 / conversion.groups), 5)
+    subjects = np.array([[1, 1, 1, 1], [2, 0, 1, 1], [0, 3, 0, 1], [0, 0, 4, 0], [2, 2, 0, 0]])
+    found = conversion.coefficients(groups.astype(float), subjects.astype(float))
+    of_word = np.unique(times.group_of_word[kept], return_inverse=True)[1]
+    for s, (drawn, of_subjects) in enumerate(zip(groups, subjects, strict=True)):
+        rows, means = [], []
+        for word, group in zip(kept, of_word, strict=True):
+            own = np.repeat(times.time, (times.word == word) * of_subjects[times.subject])
+            if len(own):
+                rows += [x[word]] * drawn[group]
+                means += [own.mean()] * drawn[group]
+        assert s == 0 or len(rows) < (drawn[of_word]).sum()
+        np.testing.assert_allclose(found[s], np.linalg.lstsq(np.array(rows), np.array(means))[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
