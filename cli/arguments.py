@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pdtools.stimuli.frequency import Frequency
     from pdtools.trees import Tree
 
+T = TypeVar("T")
 _MOST_DIGITS = 6  # strings of a million symbols are no task
 
 
@@ -80,12 +81,25 @@ def parse_range(text: str, smallest: int = 1) -> range:
 
 def named_columns(given: Sequence[str] | None) -> dict[str, str]:
     """Parse the values of --column: names of columns by role."""
-    found = {}
+    pairs = []
     for text in given or ():
         name, separator, column = text.partition("=")
         if not (separator and name and column):
             raise typer.BadParameter(f"--column {text}: has to be NAME=COLUMN, such as time=RT")
-        found[name] = column
+        pairs.append((name, column))
+    return by_key("--column", pairs)
+
+
+def by_key(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """The values of an option KEY=VALUE by key.
+
+    Raises:
+        typer.BadParameter: for a key with two values, of which the last would win.
+    """
+    found: dict[str, T] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{option} {key} takes one value: {found[key]} and {value} are given")
     return found
 
 

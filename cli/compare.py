@@ -59,7 +59,7 @@ def compare(
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
 
     Arguments:
-        results (RESULTS...): Results folders of one evaluation; or folders with several, one for each model.
+        results (RESULTS): Results folders of one evaluation; or folders with several, one for each model.
 
     Input:
         group (NAME=FOLDERS): Runs that differ only in seed: folders, separated by commas; * stands for any

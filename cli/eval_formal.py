@@ -62,7 +62,7 @@ def dyck(
       pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
 
     Arguments:
-        prefixes (PREFIXES...): TSV files of generate dyck-prefixes.
+        prefixes (PREFIXES): TSV files of generate dyck-prefixes.
 
     Input:
         strings (SHARDS): Whole strings: compare the model's entropy on them with the exact one.
@@ -206,7 +206,7 @@ def task(
       pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
 
     Arguments:
-        pairs (PAIRS...): TSV files of generate task.
+        pairs (PAIRS): TSV files of generate task.
 
     Model:
         model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.

@@ -137,7 +137,7 @@ def eval_ppl(
                 lines, by_text, documents=is_documents, rejects=rejects, progress=show
             )
             evaluating.deliver(results, rejects=rejects)
-        _say(rejects, evaluating)
+        _say(rejects)
         return
     if stream:
         rows, loaded = ShardSet.open(shards), settings.load_checkpoint()
@@ -178,9 +178,9 @@ def eval_ppl(
                 in_chunks=InChunks(settings, evaluating.plan, job),
             )
         evaluating.deliver(results, rejects=rejects)
-    _say(rejects, evaluating)
+    _say(rejects)
 
 
-def _say(rejects: Rejects, evaluating: Evaluating) -> None:
+def _say(rejects: Rejects) -> None:
     for reason, count in rejects.by_reason().items():
         message(f"{count} excluded: {reason}")

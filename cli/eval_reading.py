@@ -151,7 +151,7 @@ def eval_reading(
     if table is not None:
         check_table_name(table)
     frequency = read_frequencies(frequencies, wordfreq)
-    found = read_times(times, format=format and format, columns=names, texts=texts)
+    found = read_times(times, format=format, columns=names, texts=texts)
     for note in found.notes:
         message(note)
 

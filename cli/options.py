@@ -14,6 +14,7 @@ from pdtools.provenance.model_names import BUNDLED, find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 
 from . import signatures
+from .arguments import by_key
 from .console import is_quiet, message, set_quiet
 
 OnError = Literal["fail", "skip"]
@@ -191,7 +192,7 @@ class BeamOptions:
         Raises:
             PdtoolsError: if options cannot be combined.
         """
-        further: dict[str, Any] = dict(map(_setting, self.search_settings or ()))
+        further: dict[str, Any] = by_key("--search", map(_setting, self.search_settings or ()))
         return SearchOptions(beam=self.beam, margin=self.margin, **further)
 
 

@@ -51,7 +51,7 @@ def _command(record: Evaluation) -> Any:
         """Evaluate a model.
 
         Arguments:
-            data (DATA...): Input files.
+            data (DATA): Input files.
         """
         of_data = {"data" if len(data) == 1 else f"data_{i}": path for i, path in enumerate(data, start=1)}
         inputs = {**of_data, "model": model, "trees": run.trees}

@@ -45,8 +45,8 @@ def show(
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
     The tree is the binary tree that the attachments describe. In a window, each sentence has one.
-    Constituents are labelled and not binarized. A label that the training shards do not have is ?. Shards
-    made by older versions of pdtools have no constituents.
+    Constituents are labelled and not binarized. A label that the training shards do not have is ?. Generated
+    strings and windows have no constituents.
 
     A token that attaches to itself only shifts. Row k of the tape is the depth of every position after token
     k and its reduces.

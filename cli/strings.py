@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pdtools.files.tables import check_table_name
 from pdtools.search.options import AUTO
 
 from .console import bar, message, print_json
 from .evaluating import Evaluating
-from .options import ResultOptions, RunOptions, StringOptions
+from .options import ContextOptions, ResultOptions, RunOptions, StringOptions
 from .outputs import check_json_output, check_target, required_output
 from .running import model_settings, read_context
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from pdtools.search.model import Model
 
 
-_OF_MODEL = {field.name for field in fields(RunOptions)} - {field.name for field in fields(ResultOptions)}
+_OF_MODEL = {field.name for block in (RunOptions, ContextOptions) for field in fields(block)}
+_OF_MODEL -= {field.name for field in fields(ResultOptions)}
 _OF_FILES = {
     "nats": ("--surprisals",),
     "on_error": ("--surprisals",),
@@ -124,6 +126,7 @@ def _write(
     from pdtools.provenance import provenance
 
     check_json_output(options.as_json, output)
+    check_table_name(output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[*inputs.values()])
     number = write_sentences(read().written(text_style), output, overwrite=options.overwrite)
     if options.as_json:

@@ -172,13 +172,13 @@ def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked:
     )
     rejects = Rejects(asked.on_error)
     unit: Unit = "nats" if asked.nats else "bits"
-    with table.model(settings) as scorer:
-        lines = read_inputs(files, asked.source, scorer.settings["text_style"])
+    with table.model(settings) as model:
+        lines = read_inputs(files, asked.source, model.settings["text_style"])
         if context.of == DOCUMENT:
-            lines = with_documents(lines, scorer.settings["window"])
+            lines = with_documents(lines, model.settings["window"])
         results = surprisals(
             lines,
-            scorer,
+            model,
             rejects=rejects,
             unit=unit,
             words=asked.words,
@@ -190,7 +190,7 @@ def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked:
             words=asked.words, parses=asked.parses, seen=context.is_asked_for, measures=measures
         )
         counts = write_surprisals(results, asked.output, rejects=rejects, of_rows=of_rows)
-    warn(scorer.settings)
+    warn(model.settings)
     if asked.as_json:
         from pdtools.provenance import provenance
 
@@ -199,7 +199,7 @@ def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked:
             {
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
-                "settings": {**scorer.settings, "unit": unit, "rows": rows},
+                "settings": {**model.settings, "unit": unit, "rows": rows},
                 "provenance": provenance(
                     {"model": one_model, **asked.trees_read, **{name: name for name in inputs or []}}
                 ),
@@ -273,7 +273,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     with table.chunks("stimuli", models=described, parses=asked.parses) as job:
         scores = score_parts(
             models,
-            lambda number, scorer: found[number].parts(context, scorer),
+            lambda number, about: found[number].parts(context, about),
             settings,
             plan=table.plan,
             job=job,
@@ -285,11 +285,11 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         n_breaks = write(rows, asked.output)
         stimuli.exclude_empty(rejects)
         write_rejects(asked.output, rejects)
-    for scorer in settings.values():
-        warn(scorer)
+    for about in settings.values():
+        warn(about)
     for name, own in made.items():
         if asked.correct_spaces and not own.corrects_spaces:
-            message(f"{name}: not corrected for spaces, which its asked.model cannot")
+            message(f"{name}: not corrected for spaces, which its model cannot")
     crossing = sum(each.n_crossing for each in found)
     if asked.as_json:
         from pdtools.provenance import provenance

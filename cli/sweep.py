@@ -40,10 +40,10 @@ def sweep(
 ) -> None:
     """Train a model for every combination of some settings' values, and list the runs, best first.
 
-    Each run is the same as with pdtools train. --at-once vmaps small recurrent models. The
-    results are the same up to rounding, in a fraction of the time. The same command continues a sweep that
-    was stopped. You can add values, and steps where pdtools train --resume allows more. Several processes may
-    work on one sweep: each takes runs that no other process is training.
+    Each run is the same as with pdtools train. --at-once vmaps small recurrent models. The results are
+    the same up to rounding, in a fraction of the time. The same command continues a sweep that was stopped.
+    You can add values, and steps where pdtools train --resume allows more. Several processes may work on one
+    sweep: each takes runs that no other process is training.
 
     \b
     Example:

@@ -57,11 +57,10 @@ def main(demo: str, folder: str) -> None:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     texts = [part for tree in SENTENCES for part in ("--text", tree)]
     models = [part for name in ("pushdown", "transformer") for part in ("--model", f"{demo}/{name}")]
-    title = "As the aunts wrote the novel was strange."
     english = [part for name in ("english", "english-base") for part in ("--model", name)]
     pages = {
-        "english": ["--text", ENGLISH, *english, "--beam", "50", "--title", ENGLISH],
-        "sentences": ["--from", "treebank", *texts, *models, "--beam", "50", "--title", title],
+        "english": ["--text", ENGLISH, *english, "--beam", "50"],
+        "sentences": ["--from", "treebank", *texts, *models, "--beam", "50"],
         "pair": ["--pair", *PAIR, *models, "--beam", "50"],
         "results": [f"{demo}/results/{name}" for name in ("pushdown", "transformer")],
     }

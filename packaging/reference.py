@@ -157,7 +157,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
     said = [re.sub(r"([^.)])$", r"\1.", info.help)]
     choices = _choices(kind)
     if is_argument:
-        name = (info.metavar or parameter.upper()).replace("|", " or ").removesuffix("...")
+        name = (info.metavar or parameter.upper()).replace("|", " or ")
     else:
         names = [name for each in info.param_decls or [_option(parameter)] for name in each.split("/")]
         value = info.metavar or {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "")

@@ -34,7 +34,7 @@ def _check_margin(margin: float | None) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Particles:
-    """Options of the estimate of log p(x); see :func:`pdtools.search.particles.particle_search`.
+    """Options of the estimate of log p(x); see :func:`pdtools.search.kinds.particle_search`.
 
     Attributes:
         number: number of particles of a string, at most; at least 1.

@@ -180,6 +180,19 @@ def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_
         )
 
 
+def test_action_models_do_not_correct_for_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A message says so, and their surprisals are those of the words with the spaces before them."""
+    scores = REPOSITORY / "tests" / "goldens" / "scores"
+    table, made = tmp_path / "t.csv", []
+    table.write_text("sentence\n" + (scores / "line.txt").read_text())
+    for options in ([], ["--correct-spaces"]):
+        out = tmp_path / f"{len(options)}.csv"
+        surprisal(table, "--model", scores / "checkpoints" / "tg", "--beam", "4", *options, "-o", out)
+        made.append(pd.read_csv(out).surprisal.tolist())
+    assert made[0] == made[1]
+    assert "tg: not corrected for spaces, which its model cannot\n" in capsys.readouterr().err
+
+
 # --- the same items in every form -------------------------------------------------------------
 
 

@@ -123,7 +123,7 @@ def evaluate_perplexity(
 
 
 def evaluate_string_perplexity(
-    shards: ShardFolder, scorer: Model, *, rejects: Rejects, progress: Progress = no_progress
+    shards: ShardFolder, model: Model, *, rejects: Rejects, progress: Progress = no_progress
 ) -> Results:
     """Perplexity of a model that reads the shards' text with its own tokenizer, such as GPT-2.
 
@@ -138,13 +138,13 @@ def evaluate_string_perplexity(
                 sentence = split_spaces(block.text(i))
                 yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
 
-    items = _table(cut(_score_texts(texts(), scorer, rejects, progress, len(shards)), _ROWS_PER_BATCH))
-    return _results(items, len(rejects), {**_settings_of(scorer), "marginal": "exact"}, shards)
+    items = _table(cut(_score_texts(texts(), model, rejects, progress, len(shards)), _ROWS_PER_BATCH))
+    return _results(items, len(rejects), {**_settings_of(model), "marginal": "exact"}, shards)
 
 
 def evaluate_text_perplexity(
     lines: Iterable[SourcedLine],
-    scorer: Model,
+    model: Model,
     *,
     documents: bool = False,
     rejects: Rejects,
@@ -154,7 +154,7 @@ def evaluate_text_perplexity(
 
     Args:
         lines: the lines of the text; lines without words are excluded.
-        scorer: the model's scorer.
+        model: the model.
         documents: whether a document's lines (:func:`.contexts.documents_of`) are one text.
         rejects: takes sentences, or documents, that the model cannot score.
         progress: wraps the iterator over them.
@@ -179,25 +179,25 @@ def evaluate_text_perplexity(
                 words = joined([line.written for line in group]) if documents else first.written
                 yield _Text(number, sentence, words, first.file, first.line)
 
-    items = _table(cut(_score_texts(texts(), scorer, rejects, progress, None), _ROWS_PER_BATCH))
+    items = _table(cut(_score_texts(texts(), model, rejects, progress, None), _ROWS_PER_BATCH))
     if not len(items):
         raise InputError("no text that the model can score")
     kind = "documents" if documents else "sentences"
     counts = count_items(items)
     counts = {kind: counts.pop("sentences"), f"{kind}_left_out": len(rejects), **counts}
-    settings = {**_settings_of(scorer), "text_sha256": content.hexdigest()}
+    settings = {**_settings_of(model), "text_sha256": content.hexdigest()}
     return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
 
 
-def _settings_of(scorer: Model) -> dict[str, Any]:
+def _settings_of(model: Model) -> dict[str, Any]:
     """The settings of a perplexity of texts."""
     return {
         "task": "ppl",
-        "eos_counted": scorer.settings["eos"],
+        "eos_counted": model.settings["eos"],
         "root_counted": False,
-        "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
+        "words": "words and end-of-sentence" if model.settings["eos"] else "words",
         "log_base": "nats",
-        "scorer": scorer.settings,
+        "scorer": model.settings,
     }
 
 
@@ -212,7 +212,7 @@ class _Text(NamedTuple):
 
 
 def _score_texts(
-    texts: Iterable[_Text], scorer: Model, rejects: Rejects, progress: Progress, number: int | None
+    texts: Iterable[_Text], model: Model, rejects: Rejects, progress: Progress, number: int | None
 ) -> Iterator[Row]:
     from pdtools.search.scores import Unscorable
 
@@ -223,7 +223,7 @@ def _score_texts(
             under_way.append(text)
             yield text.sentence
 
-    for score in progress(scorer.score(sentences()), number):
+    for score in progress(model.score(sentences()), number):
         text = under_way.popleft()
         if isinstance(score, Unscorable):
             rejects.add(score.reason, file=text.file, line=text.line, text=score.text)

@@ -199,6 +199,8 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ]
     assert command("eval-blimp", pairs, "--write-sentences", out) == 1
     assert "exists already" in capsys.readouterr().err
+    assert command("eval-blimp", pairs, "--write-sentences", tmp_path / "b.xlsx") == 1
+    assert capsys.readouterr().err == f"pdtools: {tmp_path}/b.xlsx: tables are written as .csv or .tsv\n"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,7 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (["--surprisals", "f"], "-o"),
         (["--model", "m"], "-o"),
         (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
+        (["--surprisals", "f", "-o", "r", "--context", "c"], "--context does not go with --surprisals"),
         (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
         (["--write-sentences", "-", "--json"], "--json"),
         (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),

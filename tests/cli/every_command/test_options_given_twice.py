@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,22 @@ def test_however_they_are_written(given: str, said: str, capsys: pytest.CaptureF
     assert run(["surprisal", *given.split()]) == 2
     err = " ".join(capsys.readouterr().err.split())
     assert said in err or "No such option" in err
+
+
+def test_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key has one value, too; the same value again stays."""
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\nThe dog barks.,x\n")
+    for words, option, key, said in (
+        (["--text", "dog"], "--search", "max_batch=", "--search max_batch takes one value: 1 and 2"),
+        ([str(table)], "--column", "sentence=", "--column sentence takes one value: a and b"),
+    ):
+        one, two = said.split()[-3::2]
+        given = ["surprisal", *words, "--model", "demo", option, key + one, option]
+        assert run([*given, key + one, "--quiet"]) == 0
+        capsys.readouterr()
+        assert run([*given, key + two]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_stays(capsys: pytest.CaptureFixture[str]) -> None:
