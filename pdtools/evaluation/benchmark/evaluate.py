@@ -114,7 +114,10 @@ def _published_scores(source: str | Path) -> tuple[str, dict[tuple[int, str], fl
     found: dict[tuple[int, str], float] = {}
     lines = read_table(source)
     header = next(lines, (1, [""]))
-    column = "surprisal" if "surprisal" in header[1] and "score" not in header[1] else "score"
+    columns = [name for name in ("score", "surprisal") if name in header[1]]
+    if len(columns) != 1:
+        raise InputError("one column has to be called score, or surprisal", file=source, line=header[0])
+    column = columns[0]
     wanted, sign = ("item", "string", column), -1.0 if column == "surprisal" else 1.0
     for number, row in by_column(chain([header], lines), wanted, source):
         item, string, text = (row[name].strip() for name in wanted)

@@ -259,6 +259,36 @@ def test_what_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("item\tstring\n1\ta\n", ":1: one column has to be called score, or surprisal"),
+        (
+            "item\tstring\tscore\tsurprisal\n1\ta\t1\t2\n",
+            ":1: one column has to be called score, or surprisal",
+        ),
+        (
+            "item\tstring\tscore\n1\tbetter\tnan\n",
+            ":2: item '1' with the score 'nan': two numbers are needed",
+        ),
+        (
+            "item\tstring\tsurprisal\n1\tbetter\t2\n1\tbetter\t3\n",
+            ":3: a second score of better of item 1",
+        ),
+    ],
+)
+def test_scores_that_are_refused(
+    table: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("better\tworse\na b\tb a\n")
+    (tmp_path / "scores.tsv").write_text(table)
+    pairs = ["eval-benchmark", str(tmp_path / "pairs.tsv"), "--good", "better", "--bad", "worse"]
+    assert run([*pairs, "--scores", str(tmp_path / "scores.tsv"), "-o", str(tmp_path / "out")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"scores.tsv{message}" in line
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("command", ["eval-benchmark", "eval-blimp"])
 def test_items_in_any_order_have_the_outcomes_of_wide_searches(
