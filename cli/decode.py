@@ -50,9 +50,6 @@ def decode(
     same tree (gilt and dtg: the same arcs), and lists the K most probable ones. The output has the tree of
     rank 1.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools decode sentences.txt --model runs/pushdown -o sentences.trees

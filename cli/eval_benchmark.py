@@ -65,9 +65,6 @@ def eval_benchmark(
     With --context, the same sentences (one per line of FILE) are read before every string. --beam auto scores
     every item with a narrow search first, and widens the search if this could change the outcome.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools eval-benchmark --list

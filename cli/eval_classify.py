@@ -28,9 +28,6 @@ def eval_classify(
     pdtools train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test
     sets, the command only predicts (items.parquet).
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte

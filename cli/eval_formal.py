@@ -53,9 +53,6 @@ def dyck(
     The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
     of attachments. The choice is also made with the attachments given.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools eval-formal dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck

@@ -85,9 +85,6 @@ def eval_reading(
     observations.parquet has all predictors of every subject's words. results.json has the formula of the
     mixed-effects model for R's lme4.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools eval-reading times.tsv --model runs/base --model runs/pushdown --wordfreq en -o results/reading

@@ -50,9 +50,6 @@ def eval_sg(
     the last ones are read. This works for models of windows (pdtools tapes --layout window) and Hugging Face
     models.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto

@@ -122,9 +122,6 @@ def parse(
     sentences, which end at blank lines at the latest. If the words do not spell their sentence, OUTPUT.text
     has the words instead, and the sentence is counted.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools parse wsj/ --from treebank -o wsj.trees

@@ -107,9 +107,6 @@ def surprisal(
     expected surprisal of attachments, and the number of constituents closed. With --words, a row is a word,
     with its length, its log frequency (--wordfreq), and all three of the two words before it.
 
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed.
-
     \b
     Example:
       pdtools surprisal stimuli.csv --model runs/pushdown --model hf:gpt2 -o surprisals.csv
