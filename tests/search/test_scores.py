@@ -14,6 +14,7 @@ from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoin
 from toy_grammar_lm import enumerate_derivations
 from toy_models import loaded as in_memory
 
+from pdtools import search
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
@@ -71,6 +72,11 @@ def scores(folder: Path, sentences: list[str], *, max_batch: int | None = None) 
     found = list(load_model(folder, SearchOptions(beam=50, max_batch=max_batch)).score(sentences))
     assert all(isinstance(score, SentenceScore) for score in found)
     return found  # type: ignore[return-value]
+
+
+def test_every_public_name_is_found() -> None:
+    for name in search.__all__:
+        assert callable(getattr(search, name))
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
