@@ -58,45 +58,43 @@ class TrainConfig:
     ``normalize = "sentence"`` it is divided by the sentences instead: summed over time, mean over a batch.
 
     Attributes:
-        steps: number of updates.
+        steps: updates of the weights.
         learning_rate: the highest learning rate.
         embedding_rate: factor on it for embeddings.
-        head_warmup_steps: first steps, in which only the attachment head learns: for a new head on a trained
-            model.
-        optimizer: ``muon`` is for matrices in a transformer's blocks, with AdamW for the rest; ``sgd`` is
-            plain gradient descent.
-        min_learning_rate_ratio: share of the highest rate at which ``cosine`` and ``linear`` end.
+        head_warmup_steps: first steps, in which only the attachment head learns (a new one on a trained
+            model).
+        optimizer: ``muon``: matrices in a transformer's blocks, with AdamW for the rest.
+        min_learning_rate_ratio: share of the rate at which ``cosine`` and ``linear`` end.
         warmup_steps: updates of linear warm-up from 0.
-        schedule: the rate after the warm-up. ``plateau`` multiplies it by ``decay`` after every
-            ``decay_patience`` evaluations in a row without a better validation loss.
+        schedule: after the warm-up; ``plateau`` multiplies the rate by ``decay`` after each
+            ``decay_patience`` evaluations without a better validation loss.
         decay, decay_patience: for ``plateau``.
         weight_decay: on matrices, not on embeddings, norms and biases.
         betas: AdamW's decay rates.
-        eps: AdamW's.
+        eps: AdamW's eps.
         clip: largest norm of the gradient; 0: any.
-        batch_tokens: most positions in a batch, with ROOT, EOS and padding; 0: no limit.
+        batch_tokens: most positions in a batch, padding included; 0: no limit.
         batch_sentences: most sentences in a batch; 0: no limit.
-        batches: ``bucketed``: of similar lengths, new ones in every epoch; where ``batch_sentences`` is the
-            limit, tokens of long sentences weigh less. ``stored``: in the order of the shards, only batches
-            are shuffled. ``stream``: all text as ``batch_sentences`` parallel streams, of which a batch has
-            ``batch_tokens``; gradients end with the batch.
+        batches: rows of similar lengths, others in every epoch (``bucketed``; with ``batch_sentences`` as
+            limit, tokens of long sentences weigh less); rows as the shards have them, only batches are
+            shuffled (``stored``); or ``batch_tokens`` of ``batch_sentences`` parallel streams of all text
+            (``stream``).
         accumulate: batches in one step.
-        normalize: the divisor of a step's loss: tokens or sentences.
+        normalize: the divisor of a step's loss.
         attachment_weight: weight of the attachment loss.
-        loss: for prompts: loss on all tokens and attachments, or on the answer alone.
-        answer_weight: for prompts: weight of the answer's tokens; the others have 1.
+        loss: for prompts: on all tokens and attachments, or on the answer's tokens.
+        answer_weight: weight of the answer's tokens in prompts.
         treereg_weight: weight of TreeReg's loss (``treereg_layer``).
         treereg_every: steps from one with that loss to the next.
-        arc_weight: for GiLT: weight of the arcs' cross-entropy.
-        count_weight: for GiLT: weight of the counts' cross-entropy.
-        eval_every: steps between evaluations, each of which writes ``last/``.
-        keep_at: moments whose weights are kept in ``step-N/``: ``500 steps``, ``250k words``, ``1M words``
-            read.
+        arc_weight: weight of GiLT's loss of arcs.
+        count_weight: weight of GiLT's loss of counts.
+        eval_every: steps between evaluations, which write ``last/``.
+        keep_at: moments whose weights are kept: ``500 steps``, ``250k words``, ``1M words`` read.
         patience: evaluations without a better validation loss before an early stop; 0: never.
         log_every: steps between lines in ``metrics.jsonl``.
         sample_parses: validation sentences parsed at each evaluation (``samples.jsonl``); 0: none.
-        mask_share: for masked models: share of a row's tokens to be predicted.
-        masking: for masked models: 80% of these become the mask, 10% random tokens; or all the mask.
+        mask_share: share of tokens that masked models predict.
+        masking: the mask for 80% of them, random tokens for 10%; or the mask for all.
         precision: ``bf16`` is mixed precision; ``auto``: bf16 on a GPU that has it.
         seed: for first weights, order of batches, and dropout.
     """

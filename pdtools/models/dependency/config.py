@@ -19,12 +19,9 @@ class GiltConfig(TransformerConfig):
     """Shape of GiLT, a transformer whose attention sees a dependency graph (Huang et al. 2026).
 
     Attributes:
-        counts: a word's possible numbers of arcs: legal ones ("masked"), or 0 to 29 as released: probability
-            is lost.
-        arcs: the best-scored candidates, or a "set" with a probability, of which these are the likeliest. The
-            set is not in the paper.
-        best_counts: a hypothesis's most probable counts that a search follows, at least its best legal one;
-            0: all. Released: 5, of all 30.
+        counts: a word's possible numbers of arcs; with "all" 30, as released, some probability is lost.
+        arcs: the best-scored candidates, or a "set" with a probability (not in the paper).
+        best_counts: most probable counts that a search follows; 0: all. Released: 5, of all 30.
         scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.
         feature_width: width of the embeddings of degrees, depths and distances.
     """

@@ -61,8 +61,7 @@ class PlmConfig(ActionModelConfig):
     Attributes:
         n_labels: number of constituents' labels: the tokenizer's.
         max_open: most constituents open at once.
-        normalize: over actions that are "allowed": p(x, y) is a distribution; or over "all", as the released
-            code in effect: probability is lost.
+        normalize: the actions that share probability; with "all", as released, some is lost.
     """
 
     n_labels: int

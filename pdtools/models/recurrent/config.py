@@ -42,8 +42,7 @@ class RecurrentConfig:
         stack_states_in_reading: its reading distinguishes states.
         stack_window: tokens that it looks back at most; 0: no limit.
         first_input: the input before the first prediction; "none": it is made from h = 0.
-        objective: token k is predicted from the tokens before it ("causal"), or from those up to k
-            ("masked").
+        objective: token k is predicted from those before it, or up to k.
         initialization: all weights are "uniform" at first, as the next two say; or "fan-in": truncated normal
             of deviation 1 / sqrt(inputs), biases 0.
         initial_range: controller and action layer are uniform within plus or minus this.

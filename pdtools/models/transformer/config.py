@@ -30,38 +30,35 @@ class TransformerConfig:
         d_model: width of the states.
         heads: heads of attention.
         d_ff: width of feed-forward networks.
-        positions: embeddings ("learned", "sincos"), Transformer-XL's ("relative"), rotated queries and keys,
-            or a penalty on distance ("alibi").
-        max_length: positions that "learned" embeddings exist for; other kinds have no limit.
+        positions: the kind of positions ("relative" is Transformer-XL's).
+        max_length: number of "learned" positions.
         input_dropout: on embeddings.
         attention_dropout: on attention weights.
         output_dropout: on every sub-layer's output.
         feed_forward_dropout: on activations in feed-forward networks and a "released" head.
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
-        head_form: the attachment head's networks: the paper's (eq. 5, fig. 8), or those of the released code.
-        normalize: candidates that share an attachment's probability. Only with "allowed" p(x, y) is a
-            distribution. "all" and "open" need the "released" head.
+        head_form: the attachment head's networks, as in the paper or its code.
+        normalize: candidates that share an attachment's probability; others than "allowed" need the
+            "released" head, and lose probability.
         final_id: for imported models: the token after end-of-sentence; -1: none.
-        layout: rows: a sentence with its end, or a window of several. The training data decide.
+        layout: rows of the training data.
         window_roots: ROOT after a sentence is "predicted" like any token, or "given" with probability 1.
             Default: given if an attachment ends the sentence.
-        objective: token k is predicted from the tokens before it ("causal"), or from the whole row
-            ("masked").
-        norm: layer norms on a sub-layer's input ("pre"), or on the sum of its input and output ("post").
+        objective: tokens are predicted from those before, or from the whole row.
+        norm: layer norms on a sub-layer's input, or on the sum of input and output ("post").
         norm_eps: added to variances by layer norms.
-        activation: the feed-forward networks'; "gelu" is GPT-2's, approximated with tanh.
+        activation: "gelu" is GPT-2's, approximated with tanh.
         position_biases: "relative" has the biases u and v.
         attention_bias: the maps to queries, keys, values and from the heads have biases.
         output_bias: the output layer has one.
         scale_embeddings: token embeddings are multiplied by the root of d_model.
         embedding_norm: a layer norm on the input.
         output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
-        initialization: "gpt2": normal, deviation 0.02, smaller for maps that add to the residual stream;
-            "normal": 0.02 everywhere (RoBERTa); "fan-in": truncated normal, 0.02 for embeddings, 1 /
-            sqrt(inputs) for matrices; "depth-scaled": truncated normal, sqrt(2 / layers / inputs) for
-            matrices, embeddings uniform within sqrt(3 / d_model); "released": Xavier's for token embeddings
-            and feed-forward maps, else torch's own.
+        initialization: normal, deviation 0.02 ("normal"), less for maps that add to the residual stream
+            ("gpt2"); truncated normal, 1 / sqrt(inputs), embeddings 0.02 ("fan-in"), or sqrt(2 / layers /
+            inputs), embeddings uniform within sqrt(3 / d_model) ("depth-scaled"); Xavier's for token
+            embeddings and feed-forward maps, else torch's ("released").
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention: "none", "all", or "last N".
         treereg_layer: the layer, from 1, whose output TreeReg trains; 0: none.

@@ -27,17 +27,15 @@ class PushdownConfig(TransformerConfig):
     Attributes:
         attachment_head: always true.
         pushdown_layers: "all", or "last N".
-        depths: rows of each depth table; deeper tokens use the last, and are counted.
-        depth_init: initialization of depth tables; with "zero" the tape makes no difference at first.
-        depth_space: depth embeddings are added to keys (fig. 7), or to the "hidden" states before the key map
-            (eq. 6).
+        depths: rows of a depth table; deeper tokens use the last.
+        depth_init: first weights of the depth tables.
+        depth_space: depths are added to keys (fig. 7), or to "hidden" states (eq. 6).
         stack_distances: a learned penalty on distance from the top of the stack. Not in the paper.
-        distances_in: the parts with that penalty: pushdown layers' "attention", the attachment "head", or
-            both.
-        head_slope: the head's penalty at first, nats for each open token above. High for strings of brackets
-            deeper than in training, low for language: it falls slowly.
-        head_reads: the head's view of the token that attaches: its "embedding" (eq. 5), or the "prefix": the
-            output below the first pushdown layer. Not in the paper.
+        distances_in: the parts with that penalty.
+        head_slope: the head's penalty at first, nats for each open token above: high for brackets deeper than
+            in training, low for language.
+        head_reads: how the head sees the token that attaches: by its "embedding" (eq. 5), or by the layers
+            below the first pushdown layer ("prefix", not in the paper).
     """
 
     attachment_head: bool = True
