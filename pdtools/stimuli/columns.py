@@ -56,8 +56,8 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
     Columns:
         model: the name of its folder.
         region, region_text: number, from 1, and words of the region.
-        surprisal: bits, or nats with ``--nats``, summed over tokens; 0 for an empty region; none if no token
-            begins in it. The end of the sentence is in no region.
+        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none if no token begins
+            in it. The end of the sentence is in no region.
         n_tokens, unknown: number of tokens, and of unknown words among them.
         crossing: number of tokens that reach over the end; they count where they begin.
         attachment, closed: for models with trees: expected surprisal of attachments, and number of
@@ -69,8 +69,7 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
             ``frequency_1`` and so on.
-        condition: the column of the sentence, if there are several (``version``, if the table has a
-            ``condition``).
+        condition: the sentence's column, if there are several (``version`` if that name is taken).
 
     Raises:
         InputError: if it already has one of them.

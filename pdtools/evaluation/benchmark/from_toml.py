@@ -9,8 +9,8 @@ Keys:
     rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}", good
         = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
     [strings]: templates over columns, ``file``, ``dir`` and ``row``: ``"{good.text}"`` of the row ``good``;
-        ``"{choices.text}"``, a key in JSON and Parquet, of each object if there is a list; filters after a
-        bar: ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``, ``strip``. With ``{
+        ``"{choices.text}"``, a key in JSON and Parquet, of each object of a list; filters after a bar:
+        ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``, ``strip``. With ``{
         context = "{prefix}", text = "{form}" }`` only the text is scored, given the context.
     options: one of several is right: ``{ texts = "{options}", right = 0 }``, with or without ``context``.
         ``right`` is an index, from 0; the text; or one of ``labels`` (``["A", "B"]``, or a row's own,
