@@ -154,9 +154,9 @@ def found_here(found: Mapping[str, Any]) -> str:
     low, high = pair["over_seeds"]
     return (
         f"Pushdown-GPT-2 answers {pushdown:.1f}% of the items right and the plain GPT-2 {plain:.1f}%."
-        f" The difference is {pair['difference']:+.1f} points (95% interval over seeds {low:+.1f} to {high:+.1f});"
-        f" with the single seeds it is {differences}. Chance is 50%; {RULES['first']} gives {first}"
-        f" and {RULES['last']} {last}."
+        f" The difference is {pair['difference']:+.1f} points"
+        f" (95% interval over seeds {low:+.1f} to {high:+.1f}); with the single seeds it is {differences}."
+        f" Chance is 50%; {RULES['first']} gives {first} and {RULES['last']} {last}."
     )
 
 

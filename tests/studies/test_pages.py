@@ -154,6 +154,26 @@ def test_the_short_table_of_the_tasks_has_the_means_of_the_long_one(tmp_path: Pa
     assert [[cell.rstrip(" |") for cell in row[1:]] for row in short] == means
 
 
+def test_the_short_table_of_dyck_has_the_percents_of_the_long_ones(tmp_path: Path) -> None:
+    files = "free-5000-mixed.json free-5000.json strict-5000.json steps-10000.json"
+    rows = [row.split(" | ") for row in passage(tmp_path, f"dyck short {files}").splitlines()[4:]]
+    settings = [
+        "50-40,100-40,200-40 accuracy 0",
+        "50-10,100-10,200-10",
+        "50-40,100-40,200-40,300-40 accuracy 1",
+    ]
+    wanted = [
+        passage(tmp_path, f"dyck percents {file} {model} {of}")
+        for file, model, of in (
+            ("free-5000-mixed.json", "pushdown", settings[0]),
+            ("strict-5000.json", "pushdown", settings[1]),
+            ("steps-10000.json", "pushdown-distances", settings[2]),
+        )
+    ]
+    shown = [[cell for cell in rows[k][3:7] if cell != "-"] for k in (3, 6, 8)]
+    assert [re.findall(r"[\d.]+", text) for text in wanted] == shown
+
+
 def test_relative_links_lead_to_files_and_headings() -> None:
     pages = [*REPOSITORY.glob("*.md"), *PAGES.documents(), *(REPOSITORY / "data").rglob("*.md")]
     links = [(page, found) for page in pages for found in re.findall(r"\]\(([^)\s]+)\)", page.read_text())]
