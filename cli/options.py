@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from pdtools.provenance.model_names import BUNDLED, find_model
+from pdtools.provenance.hub import BUNDLED, find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 
 from . import signatures

@@ -1,6 +1,5 @@
 """Sources of text, and files: compression by suffix, outputs that appear whole or not at all."""
 
-from pdtools.files.expand import expand_inputs
 from pdtools.files.inputs import (
     MAX_DOCUMENT_BYTES,
     count_lines,
@@ -13,7 +12,7 @@ from pdtools.files.inputs import (
     read_lines,
     utf8_name,
 )
-from pdtools.files.kinds import Kind, check_kind, check_no_pointers, kind_of, wrong_kind
+from pdtools.files.kinds import Kind, check_kind, check_no_pointers, expand_inputs, kind_of, wrong_kind
 from pdtools.files.outputs import (
     atomic_directory,
     atomic_path,

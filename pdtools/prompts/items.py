@@ -14,7 +14,7 @@ from typing import Any
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_text, json_text, read_lines
-from pdtools.files.json_input import parse_json
+from pdtools.files.inputs import parse_json
 from pdtools.prompts.readers import Record
 from pdtools.prompts.tasks import PromptTask, task_from
 

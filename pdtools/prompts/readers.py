@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, read_lines, recover_directory
-from pdtools.files.inputs import MAX_DOCUMENT_BYTES
-from pdtools.files.json_input import parse_json
-from pdtools.files.names import COMPRESSED, ending, has_ending
-from pdtools.files.zips import check_packed
+from pdtools.files.inputs import MAX_DOCUMENT_BYTES, parse_json
+from pdtools.files.packed import COMPRESSED, check_packed, ending, has_ending
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape
 

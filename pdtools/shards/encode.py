@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdtools.files import ExcludedInput
 from pdtools.files.arrow import arrow_array, join_lists
 from pdtools.files.typed_values import as_type
-from pdtools.jobs.records import FilesWork
+from pdtools.jobs import Work
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,
@@ -79,8 +79,8 @@ class ChunkRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncodeWork:
-    """Makes the rows of chunks (:class:`pdtools.jobs.Work`), kept as an Arrow IPC stream.
+class EncodeWork(Work[FileChunk, ChunkRows | None]):
+    """Makes the rows of chunks, kept as an Arrow IPC stream.
 
     The result is None where :func:`parse_chunk`'s is.
 
@@ -279,7 +279,7 @@ class ChunkWords:
 
 
 @dataclass(frozen=True, slots=True)
-class CountWork(FilesWork[ChunkWords]):
+class CountWork(Work[FileChunk, ChunkWords | None]):
     """Counts the words and labels of chunks; the result is None where :func:`parse_chunk`'s is.
 
     Attributes:
@@ -304,6 +304,9 @@ class CountWork(FilesWork[ChunkWords]):
             return ChunkWords(len(arrays), {}, labels, sentences)
         words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
         return ChunkWords(len(arrays), words, labels)
+
+    def digest(self, chunk: FileChunk) -> str:
+        return chunk.digest()
 
 
 def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:

@@ -20,7 +20,7 @@ from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_o
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
 from pdtools.files import is_stream
-from pdtools.files.sheets import cell_text
+from pdtools.files.tables import cell_text
 
 _YES, _NO = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0", "")
 _CORRELATIONS = {"spearman": "Spearman's ρ", "pearson": "Pearson's r"}

@@ -17,12 +17,11 @@ from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
-from pdtools.files.json_input import parse_json
-from pdtools.files.names import ending, has_ending, plain_name
-from pdtools.files.sheets import Delimited
+from pdtools.files.inputs import parse_json
+from pdtools.files.packed import SUFFIX, ending, has_ending, is_data, plain_name
 from pdtools.files.source import ZipMember
+from pdtools.files.tables import Delimited
 from pdtools.files.workbooks import workbook_rows
-from pdtools.files.zips import SUFFIX, is_data
 
 _SHOWN = 3
 _OF_ASCII = re.compile(r"\\[wWbB]")

@@ -12,11 +12,10 @@ from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import Kind, Source, check_kind, expand_inputs, held, read_lines
-from pdtools.files.json_input import parse_json, text_of
-from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
-from pdtools.files.sheets import SHEETS
+from pdtools.files.inputs import parse_json, text_of
+from pdtools.files.packed import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.source import ZipMember
-from pdtools.files.tables import by_column, unquoting
+from pdtools.files.tables import SHEETS, by_column, unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}

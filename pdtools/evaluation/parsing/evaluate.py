@@ -15,7 +15,7 @@ from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, compare_
 from pdtools.evaluation.parsing.prm import COMMON, Parameters
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.files import read_lines
-from pdtools.files.json_input import number_of, parse_json, text_of
+from pdtools.files.inputs import number_of, parse_json, text_of
 
 if TYPE_CHECKING:
     from pdtools.trees import Tree

@@ -14,7 +14,7 @@ from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.record import CONVENTIONS, circuit_of
 from pdtools.evaluation.sg.suites import SuiteItems
 from pdtools.files import read_table
-from pdtools.files.names import has_ending
+from pdtools.files.packed import has_ending
 from pdtools.files.source import ZipMember
 from pdtools.files.tables import by_column
 

@@ -32,9 +32,8 @@ from pdtools.cli.main import run
 from pdtools.evaluation.benchmark.from_toml import bundled as bundled_benchmarks
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files
-from pdtools.files.download import download
 from pdtools.files.locks import locked
-from pdtools.provenance.datasets import bundled, read_dataset
+from pdtools.provenance.datasets import bundled, download, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DATA = os.environ.get("PDTOOLS_TEST_DATA")
@@ -260,7 +259,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     mine = record(server, x_trees=TREES)
-    monkeypatch.setattr("pdtools.files.download._SECONDS", 0.2)
+    monkeypatch.setattr("pdtools.provenance.datasets._SECONDS", 0.2)
     server.stall.clear()
     server.cut = [300_000, 0, 0]
     said = failed(capfd, mine)
