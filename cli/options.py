@@ -118,9 +118,9 @@ def complete_kinds(incomplete: str) -> list[str]:
 
 def complete_recipes(incomplete: str) -> list[str]:
     """Bundled recipes with this beginning."""
-    from pdtools.training.recipe import bundled_recipes
+    from pdtools.training.recipe import RECIPES
 
-    return [name for name in bundled_recipes() if name.startswith(incomplete)]
+    return [name for name in RECIPES.names if name.startswith(incomplete)]
 
 
 _KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "dtg", "sclm", "gilt", "rnn")

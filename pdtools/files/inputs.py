@@ -246,6 +246,17 @@ def parse_json(
     return value
 
 
+def read_json_lines(source: str | Path, *, lone_surrogates: bool = False) -> Iterator[tuple[int, Any]]:
+    """The values of a file of JSON lines, with their lines' numbers; blank lines are passed over.
+
+    Raises:
+        InputError: see :func:`read_lines` and :func:`parse_json`.
+    """
+    for number, line in read_lines(source):
+        if line.strip():
+            yield number, parse_json(line, source, number, lone_surrogates=lone_surrogates)
+
+
 def text_of(value: Any) -> str:
     """A string of a document; an integer becomes one.
 

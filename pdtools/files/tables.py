@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.inputs import read_bytes, read_lines
+from pdtools.files.inputs import MAX_DOCUMENT_BYTES, read_bytes, read_lines
 from pdtools.files.outputs import atomic_text
-from pdtools.files.packed import ending
-from pdtools.files.source import is_stream
+from pdtools.files.packed import check_packed, ending, has_ending
+from pdtools.files.source import Source, is_stream, source_of
 from pdtools.files.workbooks import workbook_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _BREAK = re.compile(r"\r?\n")
 
@@ -59,46 +64,61 @@ def atomic_table(
 
 
 def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """The cells of every line of a table, its header too, with the line's number; see :func:`read_lines`.
+    """The cells of every line of a table, its header too, with the line's number; quotes are CSV's alone.
 
     Raises:
-        InputError: also where quotes of CSV are not closed, or not alone in their cell.
+        InputError: see :class:`Delimited`.
     """
-    for number, line in read_lines(path):
-        try:
-            cells = next(csv.reader([line], strict=True), []) if is_csv(path) else line.split("\t")
-        except csv.Error as error:
-            raise InputError(f"not CSV: {error}", file=path, line=number) from error
-        yield number, cells or [""]
+    kind, delimiter = ("csv", ",") if is_csv(path) else ("tsv", "\t")
+    return iter(Delimited(str(path), kind, delimiter=delimiter, quoted=kind == "csv"))
 
 
 def by_column(
-    lines: Iterator[tuple[int, list[str]]], wanted: Sequence[str], file: str | Path
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table by the columns of its header, with their lines' numbers; blank lines are none.
+    lines: Iterator[tuple[int, Sequence[Any]]],
+    file: str | Path,
+    wanted: Sequence[str] = (),
+    *,
+    header: bool = True,
+    blanks: bool = False,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a table by the columns of its header, with their lines' numbers.
 
     Args:
-        lines: as :func:`read_table` gives them.
-        wanted: columns that it has to have.
+        lines: the cells of each line, with its number.
         file: its name for messages.
+        wanted: columns that it has to have.
+        header: whether it has one; else columns are called 1, 2, …
+        blanks: whether a line without cells is an empty row, or passed over.
 
     Raises:
         InputError: for a header that lacks a column or has one twice, and a row of another length.
     """
-    number, columns = next(lines, (1, [""]))
-    if missing := [name for name in wanted if name not in columns]:
-        hint = "commas" if is_csv(file) else "tabs"
-        reason = f"no column {', '.join(missing)} in the header"
-        raise InputError(reason, file=file, line=number, hint=hint)
-    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
-        raise InputError(f"two columns {twice!r} in the header", file=file, line=number)
+    columns: list[str] | None = None
+    if header:
+        number, found = next(((number, cells) for number, cells in lines if not _is_blank(cells)), (1, []))
+        columns = [cell_text(each).strip() for each in found]
+        if missing := [name for name in wanted if name not in columns]:
+            hint = "commas" if is_csv(file) else "tabs"
+            reason = f"no column {', '.join(missing)} in the header"
+            raise InputError(reason, file=file, line=number, hint=hint)
+        if twice := next((name for name in columns if name and columns.count(name) > 1), None):
+            raise InputError(f"two columns {twice!r} in the header", file=file, line=number)
     for number, cells in lines:
-        if cells == [""]:
+        is_of_blanks = len(cells) == 1 != len(columns or cells) and not cell_text(cells[0]).strip()
+        if _is_blank(cells) or is_of_blanks:
+            if blanks:
+                yield number, {}
             continue
+        columns = columns or [str(i) for i in range(1, len(cells) + 1)]
         if len(cells) != len(columns):
-            reason = f"{len(cells)} columns, the header has {len(columns)}"
+            where = "the header" if header else "the first line"
+            reason = f"{len(cells)} columns, {where} has {len(columns)}"
             raise InputError(reason, file=file, line=number)
         yield number, dict(zip(columns, cells, strict=True))
+
+
+def _is_blank(cells: Sequence[Any]) -> bool:
+    return all(cell is None for cell in cells)
 
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')  # a whole cell in quotes, its own quotes doubled
@@ -278,7 +298,7 @@ def read_sheet(name: str) -> Sheet:
     """
     kind = ending(name)
     if kind == ".parquet":
-        return _parquet(name)
+        return _sheet_of_parquet(name)
     rows: Iterator[tuple[int, list[Any]]]
     if kind == ".xlsx":
         of_sheet, form = workbook_rows(name)
@@ -314,14 +334,13 @@ def _with_points(column: list[str]) -> list[str]:
     return column
 
 
-def _parquet(name: str) -> Sheet:
-    import pyarrow as pa
+def _sheet_of_parquet(name: str) -> Sheet:
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.ParquetFile(pa.BufferReader(read_bytes(name))).read()
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
+    with _parquet(name) as stream:
+        file = pq.ParquetFile(stream)
+        _check_sizes(file, file.schema_arrow.names, name)
+        table = file.read()
     cells = [column.to_pylist() for column in table.columns]
     numbers = range(1, table.num_rows + 1)
     return Sheet(
@@ -332,3 +351,73 @@ def _parquet(name: str) -> Sheet:
         numbers=numbers,
         table=table,
     )
+
+
+# --- Parquet ------------------------------------------------------------------------------------
+
+_ROWS_AT_ONCE, _BYTES_OF_VALUE = 1 << 10, 8
+
+
+def parquet_rows(
+    name: str, columns: Collection[str] | None = None, check: Callable[[Sequence[str]], object] = len
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a Parquet file by column, with their numbers, few at a time.
+
+    A text that many rows share is in memory once, as in a packed row group.
+
+    Args:
+        name: the file.
+        columns: all that are needed; None: all there are.
+        check: given the names of all columns; it may refuse them.
+
+    Raises:
+        InputError: for a file that is not Parquet, or unpacks to much more data than text does.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    with _parquet(name) as stream:
+        schema = pq.read_schema(stream)
+        check(schema.names)
+        needed = [each for each in schema.names if columns is None or each in columns]
+        flat = [each for each in needed if not pa.types.is_nested(schema.field(each).type)]
+        file = pq.ParquetFile(stream, read_dictionary=flat)
+        _check_sizes(file, needed, name)
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=needed):
+            for cells in zip(*batch.columns, strict=True):
+                number += 1
+                try:
+                    values = [cell.as_py() for cell in cells]
+                except UnicodeDecodeError as error:
+                    raise InputError("text that is not UTF-8", file=name, line=number) from error
+                yield number, dict(zip(needed, values, strict=True))
+
+
+@contextlib.contextmanager
+def _parquet(name: str) -> Iterator[pa.NativeFile]:
+    """The bytes of a Parquet file; what pyarrow says of it becomes an error that names it."""
+    import pyarrow as pa
+
+    try:
+        is_plain = type(source_of(name)) is Source and has_ending(name, ".parquet")
+        with pa.OSFile(os.fsencode(name)) if is_plain else pa.BufferReader(read_bytes(name)) as stream:
+            yield stream
+    except FileNotFoundError as error:
+        raise InputError("no such file", file=name) from error
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
+
+
+def _check_sizes(file: pq.ParquetFile, columns: Collection[str], name: str) -> None:
+    """Refuse a file whose columns unpack to much more data than text does."""
+    about = file.metadata
+    for group in range(about.num_row_groups):
+        for i in range(about.num_columns):
+            column = about.row_group(group).column(i)
+            own, _, is_nested = column.path_in_schema.partition(".")
+            if own in columns:
+                # In lists, few bytes may encode many equal values.
+                values = _BYTES_OF_VALUE * column.num_values if is_nested else 0
+                unpacked = max(column.total_uncompressed_size, values)
+                check_packed(unpacked, column.total_compressed_size, name, MAX_DOCUMENT_BYTES)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import re
 import shutil
-import sys
 import urllib.error
 import urllib.request
 import zipfile
@@ -24,19 +23,16 @@ from urllib.parse import quote
 
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_directory, decode_utf8, read_bytes
+from pdtools.files import atomic_directory
 from pdtools.files.inputs import read_limited
 from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
 from pdtools.files.packed import SUFFIX, zip_errors
 from pdtools.files.source import ZipMember, sha256_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from pdtools.files.typed_values import TomlFiles
 
 KIND = "data set"
+DATA_SETS = TomlFiles("datasets", KIND)
 SOURCE_FILE = "SOURCE.txt"
 _SHARES = {"": "", "all": "; NON-COMMERCIAL USE ONLY", "in part": "; IN PART NON-COMMERCIAL USE ONLY"}
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -97,32 +93,17 @@ class Dataset:
         return about + "".join(f"{file.sha256}  {file.url}\n" for file in self.files)
 
 
-def bundled() -> list[str]:
-    """Names of the data sets that pdtools knows."""
-    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
-
-
 def read_dataset(source: str) -> Dataset:
     """A data set by its name, or from a TOML file.
 
     Raises:
         InputError: if there is none, or the file is damaged.
     """
-    if source in bundled() and not Path(source).is_file():
-        text = str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
-    elif Path(source).is_file():
-        text = decode_utf8(read_bytes(source), source)
-    else:
-        hint = f"data sets: {', '.join(bundled())}, or a TOML file"
-        raise InputError("no such file, nor a data set of this name", file=source, hint=hint)
+    table = DATA_SETS.read(source)
     try:
-        return _dataset(tomllib.loads(text), Path(source).stem)
-    except (ValueError, RecursionError) as error:  # a TOML error is a ValueError, too
+        return _dataset(table, Path(source).stem)
+    except ValueError as error:
         raise InputError(str(error), file=source) from error
-
-
-def _folder() -> Any:
-    return resources.files("pdtools.configs").joinpath("datasets")
 
 
 def _dataset(table: Mapping[str, Any], name: str) -> Dataset:

@@ -38,7 +38,7 @@ from pdtools.files.manifest import write_manifest
 from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.models.checkpoint import checkpoint_folder
-from pdtools.prompts.readers import data_file
+from pdtools.prompts.items import data_file
 from pdtools.provenance import provenance
 from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
