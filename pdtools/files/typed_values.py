@@ -32,7 +32,7 @@ class TomlFiles:
 
     Attributes:
         folder: the folder of the former, in ``pdtools.configs``.
-        kind: what a file describes, for messages.
+        kind: the thing that a file describes, for messages.
     """
 
     folder: str
