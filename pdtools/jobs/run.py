@@ -27,14 +27,16 @@ _one_at_a_time = threading.Lock()
 class Work(Generic[Item, Result]):
     """The computation on each chunk. Pickled to workers: it holds settings, and loads its model once.
 
-    Results are kept as JSON, which runs no code and keeps all digits of floats; None as no bytes.
+    Results are kept as JSON, which runs no code and keeps all digits of floats.
 
     Attributes:
         kept: the type of a result, for :func:`pdtools.files.typed_values.as_type`.
+        may_be_none: whether a chunk may have no result: None, kept as no bytes.
     """
 
     __slots__ = ()
     kept: Any
+    may_be_none = False
 
     def __call__(self, chunk: Item) -> Result:
         """Compute a chunk. The result depends on the chunk and the settings alone."""
@@ -59,7 +61,9 @@ class Work(Generic[Item, Result]):
 
     def unpack(self, data: bytes) -> Result:
         """Undo :meth:`pack`."""
-        return self.restored(json.loads(data)) if data else cast(Result, None)
+        if self.may_be_none and not data:
+            return cast(Result, None)
+        return self.restored(json.loads(data))
 
 
 def short_digest(content: Any) -> str:

@@ -72,7 +72,7 @@ class ConvertWork(Work[FileChunk, ChunkTrees | None]):
     """Converts the trees of a chunk of files to a form; None where :func:`parse_chunk` gives None."""
 
     form: TreeForm
-    kept = ChunkTrees
+    kept, may_be_none = ChunkTrees, True
 
     def __call__(self, chunk: FileChunk) -> ChunkTrees | None:
         arrays = parse_chunk(chunk)
