@@ -96,18 +96,18 @@ def fingerprint(path: str | Path, *more: str | Path) -> str:
     return hashlib.sha256(json.dumps(contents if more else contents[0], sort_keys=True).encode()).hexdigest()
 
 
-def check_fingerprint(path: str | Path, wanted: str | None, *more: str | Path) -> None:
+def check_fingerprint(path: str | Path, wanted: str, *more: str | Path) -> None:
     """Refuse a model that is not the one with which a command was started.
 
     Args:
         path: its path on this machine.
-        wanted: its :func:`fingerprint` when the command was started; None: not checked.
+        wanted: its :func:`fingerprint` when the command was started.
         more: paths of other parts of it.
 
     Raises:
         PdtoolsError: if it is another one.
     """
-    if wanted is not None and fingerprint(path, *more) != wanted:
+    if fingerprint(path, *more) != wanted:
         raise PdtoolsError(
             f"{path} is not the model that the command was started with (on {platform.node()}):"
             " was it trained further, or is it a different model on that machine?"

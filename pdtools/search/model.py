@@ -124,7 +124,8 @@ class Model:
             self.loaded = loaded
         elif asked is not None:
             check_bos(asked.model_dir, asked.bos)
-            check_fingerprint(asked.model_dir, asked.fingerprint)
+            if asked.fingerprint is not None:
+                check_fingerprint(asked.model_dir, asked.fingerprint)
             self._device = prepare_torch(asked.device, asked.threads)
 
     @classmethod
