@@ -11,9 +11,9 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from pdtools.errors import InputError
 from pdtools.files.source import source_of
@@ -57,7 +57,7 @@ def read_bytes(source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 def read_limited(stream: IO[bytes], source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """The rest of a stream, of at most ``limit`` bytes; see :func:`read_bytes`."""
-    data = _decompressing(lambda: stream.read(limit + 1), source)
+    data = _decompressing(source, stream.read, limit + 1)
     if len(data) > limit:
         raise InputError(f"longer than {limit >> 20} MiB, the limit of a file of this kind", file=source)
     return data
@@ -69,7 +69,7 @@ def read_head(source: str | Path, size: int) -> bytes:
     Raises:
         InputError: if it cannot be read or its compression is damaged.
     """
-    return _decompressing(lambda: source_of(source).head(size), source)
+    return _decompressing(source, source_of(source).head, size)
 
 
 def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
     """
     with source_of(source).open() as stream:
         while True:
-            block = _decompressing(lambda: stream.read(size), source)
+            block = _decompressing(source, stream.read, size)
             yield block
             if len(block) < size:
                 return
@@ -108,9 +108,9 @@ def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]
     """
     with source_of(source).open() as stream:
         if hasattr(stream, "peek"):
-            _check_text(_decompressing(lambda: stream.peek(_LOOKED_AT), source)[:_LOOKED_AT], source)
+            _check_text(_decompressing(source, stream.peek, _LOOKED_AT)[:_LOOKED_AT], source)
         number = 1
-        while part := _decompressing(lambda: stream.readline(size), source):
+        while part := _decompressing(source, stream.readline, size):
             yield number, part
             number += part.endswith(b"\n")
 
@@ -182,9 +182,9 @@ def _check_mark(data: bytes, source: str | Path) -> None:
             raise InputError(reason, file=source, line=1, hint="convert it with iconv")
 
 
-def _decompressing(read: Any, source: str | Path) -> bytes:
+def _decompressing(source: str | Path, read: Callable[[int], bytes], size: int) -> bytes:
     try:
-        return cast(bytes, read())
+        return read(size)
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:

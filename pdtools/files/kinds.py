@@ -23,7 +23,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.packed import COMPRESSED, SUFFIX, has_ending
 from pdtools.files.source import Source, ZipMember, is_stream, source_of
 from pdtools.files.system import recover_directory
-from pdtools.files.unchanged import identifying_files
+from pdtools.files.unchanged import IS_POINTER, NO_FILE
 
 _HEAD = 1 << 14
 _MOST_FILES = 200  # files of a folder that are looked at
@@ -50,8 +50,6 @@ class Kind(Enum):
     POINTER = "a Git LFS pointer"
 
 
-_LFS = b"version https://git-lfs.github.com/spec/"
-_NO_FILE = "git lfs pull, in its repository, brings the file itself"
 _AFTER_MODEL = "a model goes after --model"
 # Advice when a file of one kind is given in place of another; {path} is the given one.
 _HINTS: dict[Kind, dict[Kind | None, str]] = {
@@ -150,7 +148,7 @@ def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
         return None
     assert found is not None
     hints = _HINTS[needed]
-    hint = _NO_FILE if found is Kind.POINTER else hints.get(found, hints[None]).format(path=path)
+    hint = NO_FILE if found is Kind.POINTER else hints.get(found, hints[None]).format(path=path)
     return InputError(f"{found.value}, not {needed.value}", file=path, hint=hint)
 
 
@@ -162,17 +160,6 @@ def check_kind(path: str | Path, needed: Kind) -> None:
     """
     if (error := wrong_kind(path, needed)) is not None:
         raise error
-
-
-def check_no_pointers(folder: str | Path) -> None:
-    """Refuse a model's folder in which Git LFS has put pointers in place of files.
-
-    Raises:
-        InputError: naming the first.
-    """
-    for file in identifying_files(Path(folder)):
-        if kind_of(file) is Kind.POINTER:
-            raise InputError(f"{Kind.POINTER.value}, not the file itself", file=file, hint=_NO_FILE)
 
 
 def _of_folder(folder: Path) -> Kind | None:
@@ -207,7 +194,7 @@ def _of_config(path: Path) -> Kind | None:
 
 def _of_file(path: Path) -> Kind | None:
     head = source_of(path).head(_HEAD)
-    if head.startswith(_LFS):
+    if head.startswith(IS_POINTER):
         return Kind.POINTER
     if head.startswith(b"PAR1"):
         return Kind.PARQUET
