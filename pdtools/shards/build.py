@@ -17,7 +17,7 @@ from pdtools.jobs import JobFolder, Plan, map_chunks
 from pdtools.jobs.workers import Workers
 from pdtools.shards.encode import ChunkRows, ChunksOf, ChunkWords, CountWork, EncodeWork
 from pdtools.shards.format import ShardSettings
-from pdtools.shards.plain import UNKNOWN_WORDS, labels_of, row_of_source, usable_sentences
+from pdtools.shards.plain import UNKNOWN_WORDS, row_of_source, usable_sentences
 from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.writer import write_shards
 from pdtools.tokenization import (
@@ -153,7 +153,9 @@ def shards_from_files(
                     processes=processes,
                 )
                 passed_over = Rejects(rejects.on_error)
-                found = _seen(in_order(counted, count, passed_over), seen)
+                items = in_order(counted, count, passed_over)
+                words = (count.of_tree(each) if isinstance(each, SourcedTree) else each for each in items)
+                found = _seen(words, seen)
                 complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
         encode = EncodeWork(complete, settings)
         encoded = map_chunks(encode, ChunksOf(files), plan, job, "tapes", processes=processes)
@@ -176,45 +178,27 @@ def shards_from_files(
 
 
 def _completed(
-    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[ChunkWords | SourcedTree], labelling: bool
+    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[ChunkWords], labelling: bool
 ) -> Tokenizer:
     """The given tokenizer, or one made from the words found, with the labels found if requested."""
     labels: Counter[str] = Counter()
-    if labelling:
-        found = _count_labels(found, labels)
+
+    def counted() -> Iterator[ChunkWords]:
+        for item in found:
+            labels.update(item.labels)
+            yield item
+
     if isinstance(tokenizer, Tokenizer):
-        for _ in found:
+        for _ in counted():
             pass  # their labels are counted
+    elif tokenizer.text_style == "raw":
+        tokenizer = tokenizer_of((each for item in counted() for each in item.sentences), tokenizer)
     else:
-        tokenizer = _tokenizer_of_words(found, tokenizer)
+        words: Counter[str] = Counter()
+        for item in counted():
+            words.update(item.counts)
+        tokenizer = tokenizer_of(words, tokenizer)
     return tokenizer.with_labels(label_vocabulary(labels)) if labelling else tokenizer
-
-
-def _count_labels(
-    found: Iterable[ChunkWords | SourcedTree], labels: Counter[str]
-) -> Iterator[ChunkWords | SourcedTree]:
-    """Pass items through, and add their labels to the counts."""
-    for item in found:
-        labels.update(item.labels if isinstance(item, ChunkWords) else labels_of(item.tree))
-        yield item
-
-
-def _tokenizer_of_words(found: Iterable[ChunkWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
-    if settings.text_style == "raw":
-        return tokenizer_of((sentence for item in found for sentence in _sentences(item, "raw")), settings)
-    counts: Counter[str] = Counter()
-    for item in found:
-        if isinstance(item, ChunkWords):
-            counts.update(item.counts)
-        else:
-            counts.update(word for sentence in _sentences(item, "ptb") for word in sentence.words)
-    return tokenizer_of(counts, settings)
-
-
-def _sentences(item: ChunkWords | SourcedTree, text_style: str) -> Sequence[Sentence]:
-    if isinstance(item, ChunkWords):
-        return item.sentences
-    return list(usable_sentences([item], text_style))
 
 
 def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item]:
@@ -257,7 +241,7 @@ def build_shards(
     """
     if needs_labels(tokenizer, settings):
         trees = list(trees)
-        tokenizer = _completed(tokenizer, trees, labelling=True)
+        tokenizer = _completed(tokenizer, map(CountWork(None, True).of_tree, trees), labelling=True)
     return write_shards(
         _rows(trees, tokenizer, settings, rejects),
         tokenizer,
@@ -296,7 +280,6 @@ def _rows(
 
 _Line = tuple[str, int, str]  # file, number, text
 WatchLines = Callable[[str, Iterator[_Line]], Iterable[_Line]]
-BLOCKS = ShardSettings(layout="block", tape="none")
 
 
 def blocks_from_files(
@@ -337,7 +320,7 @@ def blocks_from_files(
     return write_shards(
         block_rows(_encoded(_lines(files, "blocks", watch), tokenizer, rejects), tokenizer, length),
         tokenizer,
-        BLOCKS,
+        ShardSettings(layout="block", tape="none"),
         out_dir,
         rejects,
         sources=files,

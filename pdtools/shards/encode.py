@@ -23,6 +23,7 @@ from pdtools.shards.plain import (
     TOO_LONG,
     UNKNOWN_WORDS,
     graph_beside,
+    labels_of,
     row_of_source,
     usable_sentences,
     usable_tree,
@@ -35,6 +36,7 @@ from pdtools.trees import (
     Constituents,
     FileChunk,
     Graph,
+    SourcedTree,
     TreeArrays,
     chunk_constituents,
     cut_chunks,
@@ -287,7 +289,7 @@ class CountWork(Work[FileChunk, ChunkWords | None]):
         labels: whether labels are counted.
     """
 
-    kept = ChunkWords
+    kept, may_be_none = ChunkWords, True
     text_style: str | None
     labels: bool
 
@@ -304,6 +306,14 @@ class CountWork(Work[FileChunk, ChunkWords | None]):
             return ChunkWords(len(arrays), {}, labels, sentences)
         words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
         return ChunkWords(len(arrays), words, labels)
+
+    def of_tree(self, sourced: SourcedTree) -> ChunkWords:
+        """The same of one tree."""
+        labels = Counter(labels_of(sourced.tree)) if self.labels else {}
+        sentences = tuple(usable_sentences([sourced], self.text_style)) if self.text_style else ()
+        if self.text_style == "raw":
+            return ChunkWords(1, {}, labels, sentences)
+        return ChunkWords(1, Counter(word for each in sentences for word in each.words), labels)
 
     def digest(self, chunk: FileChunk) -> str:
         return chunk.digest()
