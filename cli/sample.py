@@ -29,17 +29,15 @@ def sample(
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
-    Trees need a model with an attachment head, or an action model. --strings works with every causal model.
-    The empty string is written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same
-    draws. A larger --number only appends more.
-
     \b
     Example:
-      pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
-      pdtools sample --model runs/pushdown -n 5 --strings
+      pdtools sample --model demo -n 1 --seed 1
+          (X (X (XX The) (XX uncle)) (X (X (XX will) (X (XX buy) (X (XX these) (XX letters)))) (XX .)))
+      pdtools sample --model runs/pushdown -n 100 --seed 1 -o drawn.trees
+      pdtools sample --model runs/base -n 5 --strings
 
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+    Trees need a model with an attachment head, or an action model. --strings works with every causal model.
+    The same seed gives the same draws, and a larger --number only appends more.
 
     Output:
         output (-o): A file (.gz, .zst), or -.

@@ -54,13 +54,34 @@ def commands() -> dict[str, Any]:
 
 
 def about(*command: str) -> str:
-    """The first sentence of a command's help, its examples, then the rest."""
-    first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(commands()[" ".join(command)].__doc__))
-    examples = [part for part in paragraphs if part.startswith("\b")]
+    """The first sentence of a command's help, its examples with what they print, then the rest."""
+    text = commands()[" ".join(command)].__doc__
+    first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(text))
+    code = ""
+    for call, printed in examples(text):
+        code += "".join(f"    {line}\n" for line in call)
+        if printed:
+            code += "\n".join(["", "```text", *printed, "```", "", ""])
     rest = [_prose(part) for part in paragraphs if not part.startswith("\b")]
-    lines = [line for part in examples for line in part.splitlines()[2:]]
-    code = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
-    return "\n\n".join([_prose(first), "\n".join(f"    {line}" for line in code), *rest])
+    return "\n\n".join([_prose(first), code.rstrip("\n"), *rest])
+
+
+def examples(text: str) -> list[tuple[list[str], list[str]]]:
+    """The examples of a help: the lines of each call, and the lines that it prints, which are indented."""
+    found: list[tuple[list[str], list[str]]] = []
+    for part in re.split(r"\n\n+", inspect.cleandoc(text)):
+        is_continued = False
+        for line in inspect.cleandoc("\n" + part.partition(":\n")[2]).splitlines():
+            if not part.startswith("\b\nExample:"):
+                break
+            if is_continued:
+                found[-1][0].append(line)
+            elif line.startswith(" "):
+                found[-1][1].append(line)
+            else:
+                found.append(([line], []))
+            is_continued = line.endswith("\\")
+    return [(call, inspect.cleandoc("\n" + "\n".join(printed)).splitlines()) for call, printed in found]
 
 
 def _prose(text: str) -> str:
@@ -160,7 +181,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
         name = (info.metavar or parameter.upper()).replace("|", " or ")
     else:
         names = [name for each in info.param_decls or [_option(parameter)] for name in each.split("/")]
-        value = info.metavar or {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "")
+        value = info.metavar or ""
         name = ", ".join(f"`{each.strip()}`" for each in names)
         name += f" {value.replace('|', ' or ')}" if value and not choices else ""
         said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
