@@ -40,9 +40,9 @@ def compare(
       pdtools compare results/npi-base results/npi
           a: results/npi-base
           b: results/npi
-          score                    a      b  b - a  95%              p
-          BLiMP accuracy (%)   10.00   1.67  -8.33  [-16.67, +0.00]  0.12
-          BLiMP margin (bits)  -3.48  -4.81  -1.33  [-2.11, -0.55]   0.0004
+          score                     a       b  b - a  95%             p
+          BLiMP accuracy (%)   100.00  100.00  +0.00  [+0.00, +0.00]  1
+          BLiMP margin (bits)    9.01   10.32  +1.32  [+1.04, +1.60]  0.0002
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
       pdtools compare results --overview --latex

@@ -24,12 +24,12 @@ def eval_blimp(
 
     \b
     Example:
-      pdtools eval-blimp sample/blimp/mini_npi_scope.jsonl --model english -o results/npi
+      pdtools eval-blimp sample/blimp/mini_npi_scope.jsonl --model demo -o results/npi
           BLiMP (percent)     accuracy  items  scored  ties
-          overall                 1.67     60      60     0
-          mean of items           1.67      -       -     -
-          overall, per token      1.67      -       -     -
-          mean margin: -4.812 bits
+          overall               100.00     60      60     0
+          mean of items         100.00      -       -     -
+          overall, per token    100.00      -       -     -
+          mean margin: +10.324 bits
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
       pdtools eval-blimp my-pairs.tsv --model hf:gpt2 -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt

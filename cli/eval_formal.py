@@ -135,7 +135,7 @@ def cfl(
 
     \b
     Example:
-      pdtools eval-formal cfl shards/valid
+      pdtools eval-formal cfl shards/hardest
           hardest: cross-entropy, nats a symbol
           strings  model   bound  difference
              1000      -  1.4392           -

@@ -45,12 +45,12 @@ def eval_parse(
 
     \b
     Example:
-      pdtools eval-parse test.trees parsed.trees --unlabeled
+      pdtools eval-parse test.trees right.trees --unlabeled
           Bracketing, unlabeled (percent)
           score                   all  up to 40 words
-          f1                    91.40           91.40
-          recall                84.63           84.63
-          precision             99.35           99.35
+          f1                    42.74           42.74
+          recall                39.57           39.57
+          precision             46.46           46.46
       pdtools eval-parse gold.conllu predicted.conllu
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
       pdtools eval-parse gold.trees parsed.trees --unlabeled --binarize right \\

@@ -37,18 +37,18 @@ def eval_ppl(
 
     \b
     Example:
-      pdtools eval-ppl shards/test --model demo --beam 10
+      pdtools eval-ppl shards/test --model demo
           Perplexity
-          score                                                    value
-          ppl_token_given_trees                                  15.5518
-          ppl_token_joint                                        17.9347
-          ppl_token_marginal, upper bound at beam 10             17.8077
+          score                                                     value
+          ppl_token_given_trees                                   13.5778
+          ppl_token_joint                                         16.1273
+          ppl_token_marginal, upper bound at beam 100             16.0639
       pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300
 
     The shards have to be made with the model's own tokenizer; a Hugging Face model reads their text instead.
-    Of a file of text, with one sentence per line, only the marginal is computed. A beam gives an upper bound
+    For a file of text, with one sentence per line, only the marginal is computed. A beam gives an upper bound
     of the perplexity, which a wider beam usually lowers. --particles adds an unbiased estimate of p(x).
 
     Arguments:

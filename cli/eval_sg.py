@@ -29,9 +29,9 @@ def eval_sg(
 
     \b
     Example:
-      pdtools eval-sg sample/sg/mini_npz.json --model english -o results/npz
+      pdtools eval-sg sample/sg/mini_npz.json --model demo -o results/npz
           Syntactic generalization (percent)  accuracy  items  scored  ties
-          overall                                95.00     20      20     0
+          overall                               100.00     20      20     0
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto
       pdtools eval-sg sg_suites.zip --write-sentences sentences.txt
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other

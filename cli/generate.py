@@ -48,7 +48,10 @@ def dyck(
 
     \b
     Example:
-      pdtools generate dyck --number 3 --setting free --brackets 2 --min-length 2 --seed 1
+      pdtools generate dyck --number 3 --brackets 2 --depth 3 --setting free --min-length 2 --seed 3
+          (2 )2
+          (1 (2 )2 (2 )2 (1 (1 )1 )1 )1
+          (2 )2
       pdtools generate dyck --number 100000 --seed 1 --shards -o shards/train
 
     An opener shifts, a closer attaches to its opener. The same seed gives the same strings, and a larger
@@ -98,8 +101,8 @@ def dyck_prefixes(
     \b
     Example:
       pdtools generate dyck-prefixes --depths 3-5 --number 1
-          prefix                                         closer  dependency  depth
-          (3 (7 (6 )6 (5 )5 (15 )15 (4 )4 )7             )3      11          3
+          prefix                              closer  dependency  depth
+          (3 (7 (6 )6 (5 )5 (15 )15 (4 )4 )7  )3      11          3
       pdtools generate dyck-prefixes --dependency 50 --seed 50 -o dependency-50.tsv
       pdtools generate dyck-prefixes --depths 15-50 --number 1008 --seed 3 -o depth.tsv
 

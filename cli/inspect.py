@@ -58,6 +58,7 @@ def inspect(
         hypotheses: Number of hypotheses to show for each beam.
         gold (TREE): The sentence's tree: what agrees with it is marked.
     """
+    search = beam.search_of_one
     if output:
         check_picture(output, overwrite=options.overwrite, inputs=[model])
 
@@ -77,7 +78,7 @@ def inspect(
         traced = trace(
             model if loaded is None else loaded,
             text,
-            beam.search_of_one,
+            search,
             hypotheses=hypotheses,
             attention=options.as_json,
             gold=None if gold is None else one_tree(gold),

@@ -29,11 +29,12 @@ def merge(
 
     \b
     Example:
-      pdtools decode big.txt --model runs/pushdown -o big.trees --shard 0/8
       pdtools merge big.trees
+      pdtools merge big.trees --scores big.tsv
 
-    Call merge when all jobs are done. It runs the command again, with the same options, in the folder where
-    it was run, and reads the chunks in OUTPUT.job. If some are missing, it names them and changes nothing.
+    The jobs have called, for instance, "pdtools decode big.txt --model run -o big.trees --shard 0/8". Call
+    merge when all are done. It runs the command again, with the same options, in the folder where it was run,
+    and reads the chunks in OUTPUT.job. If some are missing, it names them and changes nothing.
 
     Arguments:
         output (OUTPUT): The output, as named with -o in the jobs.

@@ -31,10 +31,10 @@ def sample(
 
     \b
     Example:
-      pdtools sample --model demo -n 1 --seed 1
-          (X (X (XX The) (XX uncle)) (X (X (XX will) (X (XX buy) (X (XX these) (XX letters)))) (XX .)))
+      pdtools sample --model demo -n 2 --seed 1 --strings
+          The uncle will buy these letters and the articles .
+          There are some short poems near the museum which were beautiful .
       pdtools sample --model runs/pushdown -n 100 --seed 1 -o drawn.trees
-      pdtools sample --model runs/base -n 5 --strings
 
     Trees need a model with an attachment head, or an action model. --strings works with every causal model.
     The same seed gives the same draws, and a larger --number only appends more.

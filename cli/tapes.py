@@ -61,7 +61,7 @@ def tapes(
     \b
     Example:
       pdtools tapes train.trees -o shards/train
-          shards/train: 6000 sentences, 74967 tokens, 74967 words (46 unknown), ...
+          shards/train: 6000 sentences, 74967 tokens, 74967 words (46 unknown), vocabulary 708, deepest 23
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
