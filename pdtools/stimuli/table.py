@@ -338,7 +338,7 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     found, close = _Found(), 0
     item = columns.one("item") if bars or brackets else None
     items = [str(row) for row in range(len(sheet.numbers))] if item is None else columns.keys(item)
-    n_regions: dict[str, int] = {}  # of each item's first sentence
+    n_regions: dict[str, int] = {}  # by item: those of its first sentence
     uneven: list[int] = []
     for row, own in enumerate(zip(*texts, strict=True)):
         for place, cell in zip(places, own, strict=True):
