@@ -13,6 +13,7 @@ from pdtools.report.tables import (
     Number,
     decimal,
     decimals,
+    is_latex,
     listed,
     print_note,
     print_table,
@@ -56,7 +57,7 @@ def _print_two(found: ComparedModels, *, details: bool) -> None:
             (_with_bounds(title, score, {a: "a", b: "b"}), score, next(iter(score.pairs), None))
             for title, score in scores.items()
         ]
-        _print_differences("score", rows, ["95%", "p", *corrected])
+        _print_differences("score", (a, b), rows, ["95%", "p", *corrected])
     if len({score.evaluation for score in found.overall}) == 1:
         _print_of_scores({title: _about_items(of) for title, of in scores.items() if not of.is_margin})
     _print_about_p(pairs)
@@ -68,7 +69,8 @@ def _print_two(found: ComparedModels, *, details: bool) -> None:
         # Names of paradigms leave no room for intervals.
         columns = ["p"] if level == finest[of_level[0].evaluation] else ["95%", "p"]
         print()
-        _print_differences(level, [(each.name, each, each.pairs[0]) for each in of_level], columns, title)
+        rows = [(each.name, each, each.pairs[0]) for each in of_level]
+        _print_differences(level, (a, b), rows, columns, title)
     shown = [score for _, of_level in levels for score in of_level]
     few, said = (any(FEW_ITEMS in score.notes for score in of) for of in (shown, found.overall))
     if few and not said:
@@ -104,7 +106,7 @@ def _print_many(found: ComparedModels, *, details: bool) -> None:
                 if (pair.a, pair.b) == (a, b)
             ]
             _print_names(a, b)
-            _print_differences(scores[0].level, rows, ["p", "corrected"], title)
+            _print_differences(scores[0].level, (a, b), rows, ["p", "corrected"], title)
             _print_about_p([pair for _, _, pair in rows])
             print()
     two = any(len(group.values) == 2 for score in found.scores for group in score.groups)
@@ -141,8 +143,13 @@ def _print_overall(name: str, score: ComparedScore) -> None:
     print()
 
 
-def _print_differences(heading: str, rows: Sequence[Row], columns: Sequence[str], title: str = "") -> None:
-    """Print a row for each score of two groups: the two means, their difference, and columns of it."""
+def _print_differences(
+    heading: str, names: tuple[str, str], rows: Sequence[Row], columns: Sequence[str], title: str = ""
+) -> None:
+    """Print a row for each score of two groups: the two means, their difference, and columns of it.
+
+    LaTeX has room for the groups' names in the place of a and b.
+    """
     digits = [digits_of_score(score) for _, score, _ in rows]
     cells: list[list[Cell]] = []
     for (name, score, pair), n in zip(rows, digits, strict=True):
@@ -150,7 +157,9 @@ def _print_differences(heading: str, rows: Sequence[Row], columns: Sequence[str]
         of_pair = {} if pair is None else _cells(pair, n)
         a, b = means if pair is None else (pair.a, pair.b)
         cells.append([name, means[a], means[b], *(of_pair.get(each) for each in ("b - a", *columns))])
-    print_table([heading, "a", "b", "b - a", *columns], cells, title=title, digits=digits)
+    first, second = names if is_latex() else ("a", "b")
+    headings = [heading, first, second, f"{second} - {first}", *columns]
+    print_table(headings, cells, title=title, digits=digits)
 
 
 def _cells(pair: PairDifference, digits: int) -> dict[str, Cell]:

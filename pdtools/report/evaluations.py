@@ -200,6 +200,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
 
 
 def _plural(unit: str) -> str:
+    if unit.endswith("phenomenon"):
+        return f"{unit[:-2]}a"
     return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
 
 

@@ -40,6 +40,11 @@ def latex_tables(wanted: bool = True) -> Iterator[None]:
         _IS_LATEX.reset(token)
 
 
+def is_latex() -> bool:
+    """Return whether tables are printed as LaTeX."""
+    return _IS_LATEX.get()
+
+
 def percent(score: float | None) -> float | None:
     """A fraction of 1 as a percentage."""
     return None if score is None else 100 * score

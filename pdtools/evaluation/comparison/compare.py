@@ -79,7 +79,7 @@ def compare(
     """
     check_groups(groups, baseline)
     if differences and sum(len(group.models) for group in groups) < 2:
-        raise PdtoolsError("results of one model only: there is nothing to compare them with")
+        raise PdtoolsError("results of one model only: add another's, or --overview, for a table of one")
     order = list(evaluations())
     scores: list[ComparedScore] = []
     notes: dict[str, tuple[str, ...]] = {}
