@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +49,7 @@ Draw = Callable[..., Resampled]
 _MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
 SEEDS_OF_ONE = "Student's t over the seeds of one group"
 _ITEMS_TOO = ", items by bootstrap"
+_ROUNDING = 1e-12  # relative
 BESIDE_EXACT = "the difference of an exact score and a bound includes the error of the search"
 
 
@@ -595,7 +597,8 @@ class _Table:
         common: float,
         discordant: tuple[int, int] | None,
     ) -> PairDifference:
-        difference = b.mean - a.mean
+        # Equal means of other parts differ by rounding.
+        difference = 0.0 if math.isclose(a.mean, b.mean, rel_tol=_ROUNDING) else b.mean - a.mean
         found = PairDifference(
             a=a.group,
             b=b.group,

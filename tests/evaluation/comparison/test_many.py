@@ -416,6 +416,18 @@ def test_one_model_against_several_varies_as_they_do(
     assert "p is over items" not in said  # two single runs without items have no p
 
 
+@pytest.mark.parametrize(
+    ("n", "a", "b"), [(23, (0, 3, 9), (0, 5, 7)), (23, (0, 4, 8), (2, 5, 5)), (19, (7, 7, 5), (4, 11, 4))]
+)
+def test_equal_means_of_other_paradigms_do_not_differ(
+    tmp_path: Path, n: int, a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
+    for name, right in (("a", a), ("b", b)):
+        blimp(tmp_path / name, {f"p{i}": [k < of for k in range(n)] for i, of in enumerate(right)})
+    found = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
+    assert of_level(found, "overall").pairs[0].difference == 0
+
+
 def test_one_model_against_several_on_items(tmp_path: Path) -> None:
     """What items and seeds have together is in both variances, of the single run too."""
     rng = np.random.default_rng(6)
