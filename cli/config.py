@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
 import json
 import re
@@ -17,9 +16,8 @@ import typer
 
 from .console import print_json
 from .options import command, complete_recipes
-from .signatures import group
+from .signatures import described, group
 
-_ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
 app = group(
     "config",
     "List recipes and settings of pdtools train.",
@@ -143,16 +141,8 @@ def meanings(config_class: type) -> dict[str, str]:
     """The descriptions of a dataclass's fields in its docstring, and in its base classes'."""
     found: dict[str, str] = {}
     for parent in reversed(config_class.__mro__):
-        names: list[str] = []
-        _, _, listed = inspect.cleandoc(parent.__doc__ or "").partition("\nAttributes:\n")
-        for line in listed.splitlines():
-            if entry := _ENTRY.fullmatch(line):
-                names = entry[1].split(", ")
-                found |= dict.fromkeys(names, entry[2])
-            elif line.startswith("        "):
-                found |= {name: f"{found[name]} {line.strip()}" for name in names}
-            else:
-                break
+        _, listed = described(parent.__doc__, ["Attributes"])
+        found |= {name: meaning for name, (_, _, meaning) in listed.items()}
     return found
 
 

@@ -16,22 +16,23 @@ import typer
 from typer.core import TyperCommand
 
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
-_SECTION = re.compile(rf"^({'|'.join(_PANELS)}):\n((?:    .*\n?|\n)+)", re.MULTILINE)
-_ENTRY = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+(?:, \w+)*)(?: \((.+?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 Described = Mapping[str, tuple[str, str, str]]
 """For parameters: their panel, what is said in parentheses (flags, metavar), and their help."""
 
 
-def described(docstring: str | None) -> tuple[str, Described]:
-    """Split a docstring into the text of the help, and the parameters that it lists by panel."""
+def described(docstring: str | None, sections: Sequence[str] = _PANELS) -> tuple[str, Described]:
+    """Split a docstring into its text, and the names that sections of it list: parameters, by panel."""
     text = inspect.cleandoc(docstring or "")
+    section = re.compile(rf"^({'|'.join(sections)}):\n((?:    .*\n?|\n)+)", re.MULTILINE)
     found = {
-        name: (panel, declared, " ".join(help.split()))
-        for panel, listed in _SECTION.findall(text)
-        for name, declared, help in _ENTRY.findall(listed)
+        name: (called, declared, " ".join(help.split()))
+        for called, listed in section.findall(text)
+        for names, declared, help in _ENTRY.findall(listed)
+        for name in names.split(", ")
     }
-    return _SECTION.sub("", text).rstrip(), found
+    return section.sub("", text).rstrip(), found
 
 
 def group(name: str, help: str, short_help: str) -> typer.Typer:

@@ -294,13 +294,14 @@ def recipes() -> str:
 
 def benchmarks() -> str:
     """The benchmarks known by name."""
-    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import read_benchmark
+    from pdtools.files import bundled
 
     def row(name: str) -> str:
         benchmark = read_benchmark(name)
         return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
 
-    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
+    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled("benchmarks"))])
 
 
 def _size(size: int) -> str:
@@ -309,9 +310,10 @@ def _size(size: int) -> str:
 
 def datasets() -> str:
     """The data sets that can be downloaded."""
-    from pdtools.provenance.datasets import bundled, read_dataset
+    from pdtools.files import bundled
+    from pdtools.provenance.datasets import read_dataset
 
-    found = map(read_dataset, bundled())
+    found = map(read_dataset, bundled("datasets"))
     rows = [
         f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
         for each in found

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import decode_utf8, read_bytes
+from pdtools.files import bundled, bundled_file, decode_utf8, read_bytes
 from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
 from pdtools.models import model_kind
 from pdtools.models.initial import initial_shape
@@ -201,8 +200,7 @@ class Recipe:
 
 def bundled_recipes() -> list[str]:
     """Names of the recipes that come with pdtools (``configs/*.toml``)."""
-    folder = resources.files("pdtools.configs")
-    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return bundled("")
 
 
 def read_recipe(
@@ -280,17 +278,8 @@ def recipe_text(source: str) -> tuple[str, str]:
     Raises:
         InputError: if there is no such recipe.
     """
-    path = Path(source)
-    if path.is_file():
-        return decode_utf8(read_bytes(path), source), source
-    if source in bundled_recipes():
-        file = resources.files("pdtools.configs").joinpath(f"{source}.toml")
-        return file.read_text("utf-8"), str(file)
-    raise InputError(
-        "no such file, nor a recipe of this name",
-        file=source,
-        hint=f"recipes: {', '.join(bundled_recipes())}",
-    )
+    path = bundled_file(source, "", "recipe")
+    return decode_utf8(read_bytes(path), source), str(path)
 
 
 def _read_toml(source: str) -> dict[str, Any]:
