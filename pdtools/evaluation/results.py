@@ -46,7 +46,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 
 RESULTS = "results.json"
 ITEMS, STRINGS_TABLE = "items", "strings"
-FORMAT = 2
+FORMAT = 3
 """The form of ``results.json``: documents of another are refused."""
 _LARGEST = 1e300
 
@@ -121,13 +121,13 @@ class Results:
         """The JSON document.
 
         Keys:
-            format: 2; results with another number are refused.
+            format: 3; results with another number are refused.
             scores: accuracies are fractions of 1, bracketing scores percentages (tables on the terminal are
                 in percent).
             counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
             settings: beam, counting of end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of
                 all logarithms: ``nats``, or ``bits`` for items and their strings. With ``--surprisals``,
-                ``scorer.unit_of_file``.
+                ``unit_of_file``.
             evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
             provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
                 also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran

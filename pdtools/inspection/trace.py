@@ -118,7 +118,7 @@ class Trace:
     """A model's trace on a sentence. Logarithms are to the base 2.
 
     Attributes:
-        model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
+        model: ``folder``, and its settings: ``model`` (its name), ``kind``, ``beam``.
         derivations: their kind: ``none``, ``attachments``, ``actions`` or ``arcs``.
         text, words: the sentence as the model read it.
         tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the

@@ -805,7 +805,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     assert len(files.expand_inputs([str(place)], [".trees"])) == 2
     cut_swap(place)
     assert provenance({"data": place})["inputs"]["data"]["files"] == 4
-    document = {"format": 2, "scores": {}, "counts": {}, "settings": {"task": "sg"}}
+    document = {"format": 3, "scores": {}, "counts": {}, "settings": {"task": "sg"}}
     (place / "results.json").write_text(json.dumps(document))
     cut_swap(place)
     with pytest.raises(InputError, match=r"no items\.parquet"):

@@ -479,6 +479,7 @@ class JudgedItems:
             counts["dropped"] = {"mean": mean(self.dropped), "max": max(self.dropped)}
         taken = [name for name in items.predictions if name not in self.excluded]
         settings = {
+            **model,
             "task": items.task,
             "unit": "fraction of 1",
             "log_base": "bits",
@@ -487,7 +488,6 @@ class JudgedItems:
             **items.settings,
             "limit": items.limit,
             **({"notes": items.notes} if items.notes else {}),
-            "scorer": model,
         }
         scores = scores_of(self.tallies, items) | self._by_flag(lambda tally: tally.share)
         return Results(

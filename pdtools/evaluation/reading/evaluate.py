@@ -353,9 +353,9 @@ def _settings(
         "baseline": list(base_names),
         "models": {
             model.name: {
+                **model.settings,
                 "column": model.column,
                 "predictors": list(used[model.name]),
-                "scorer": model.settings,
                 "spaces_corrected": model.corrects_spaces,
                 "lme4": _lme4(times, base_names, used[model.name], model.column, regression),
             }

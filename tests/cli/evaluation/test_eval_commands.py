@@ -281,7 +281,7 @@ def test_beams_as_wide_as_pairs_and_items_need_them(
             ]
         assert dropped[0]["mean"] == 0  # these strings are short
         assert command == "eval-sg" or dropped[1]["mean"] > 0
-        assert found["auto"]["settings"]["scorer"]["beam"] == "auto"
+        assert found["auto"]["settings"]["beam"] == "auto"
         items = pandas.read_parquet(tmp_path / command / "auto" / "items.parquet")
         sums = "regions" if command == "eval-sg" else "totals"
         steps = {(step.beam, step.margin) for step in STEPS if getattr(step, sums) is not None}
@@ -337,7 +337,7 @@ def test_a_margin_is_in_the_results(models: dict[str, Path], blimp: Path, tmp_pa
         items = wide_items(tmp_path / margin)
         assert items.dropped_good.max() == found[margin]["counts"]["dropped"]["max"] or margin == "0"
         assert (items.dropped_bad[0] > 0.01) == (margin == "0")
-    assert found["0"]["settings"]["scorer"]["margin"] == 0
+    assert found["0"]["settings"]["margin"] == 0
     assert found["0"]["counts"]["dropped"]["max"] > 0.01
     assert found["1000000"]["counts"]["dropped"]["max"] == 0
 

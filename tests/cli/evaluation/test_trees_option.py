@@ -156,7 +156,7 @@ def test_test_suites(models: dict[str, Path], trees: Path, suite: Path, tmp_path
     assert run(["eval-sg", str(suite), *options(models["pushdown"], trees), "-o", str(out)]) == 0
     results = json.loads((out / "results.json").read_text())
     assert results["counts"]["items_unscorable"] == 0
-    assert results["settings"]["scorer"]["kind"] == "given trees"
+    assert results["settings"]["kind"] == "given trees"
     assert results["provenance"]["inputs"]["trees"]["path"] == str(trees)
 
 
