@@ -58,7 +58,7 @@ def sample(
     drawn_from = Model(ModelSettings(model_dir=model, device=device, threads=threads))
     loaded = drawn_from.loaded
     loaded.model.check_causal()
-    if not strings and not loaded.model.has_derivations:
+    if not strings and not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )

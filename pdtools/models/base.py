@@ -192,48 +192,13 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """The kind of its derivations, which tells whether words depend on them."""
+        """The kind of its derivations, with all that is to be known of them."""
         return cast(DerivationKind, self.config.derivation_kind)
-
-    @property
-    def derivation_name(self) -> str:
-        """The name of that kind, by which searches and views are registered."""
-        return self.derivation_kind.name
 
     @property
     def needs_float64(self) -> bool:
         """Return whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
-
-    @property
-    def has_derivations(self) -> bool:
-        """Return whether it derives trees."""
-        return self.derivation_kind.exist
-
-    @property
-    def scores_given(self) -> bool:
-        """Return whether given derivations have probabilities."""
-        return self.has_derivations and self.derivation_kind.scores_given
-
-    @property
-    def words_depend(self) -> bool:
-        """Return whether its words depend on derivations, so that p(x) needs a search."""
-        return self.derivation_kind.conditions_tokens
-
-    @property
-    def reads_labels(self) -> bool:
-        """Return whether its derivations are labelled constituents."""
-        return self.derivation_kind.labelled
-
-    @property
-    def has_arcs(self) -> bool:
-        """Return whether its derivations are dependency arcs."""
-        return self.derivation_kind.has_arcs
-
-    @property
-    def has_counts(self) -> bool:
-        """Return whether each word's number of arcs has a probability of its own."""
-        return self.derivation_kind.has_counts
 
     @property
     def structure(self) -> str:
@@ -347,7 +312,7 @@ class LanguageModel(nn.Module, ABC):
     def loss(self, batch: Batch) -> LossParts:
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
-        attached = batch.attached() if self.has_derivations else torch.zeros_like(batch.attached())
+        attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
         sums = {"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()}
         counts = {
             "tokens": batch.predicted().sum(),

@@ -228,11 +228,13 @@ class Derivations(ABC):
         """Convert all choices of one derivation: with end-of-sentence, or cut off before a token."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class StringKind(DerivationKind):
     """The kind without derivations: strings alone."""
 
     name = "none"
     exist = False
+    scores_given: bool = False
 
     def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
         """See :meth:`DerivationKind.derive`."""

@@ -103,7 +103,7 @@ class Comparison(Protocol):
 
     @property
     def sentences(self) -> Sequence[Asked]:
-        """The sentences, or beginnings, that a scorer needs."""
+        """The sentences, or beginnings, that a model is asked about."""
         ...
 
     def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:

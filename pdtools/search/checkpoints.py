@@ -17,7 +17,7 @@ from pdtools.models.derivations import AnyDerivation
 from pdtools.search.batches import in_batches, strings_that_fit
 from pdtools.search.contexts import lines_of
 from pdtools.search.family import Family
-from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, NOT_SEARCHED, Context, Particles, SearchOptions
+from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.particles import by_choices
 from pdtools.search.scores import (
@@ -175,7 +175,7 @@ class CheckpointFamily(Family, ABC):
 
     Args:
         loaded: a checkpoint of a causal model.
-        kind: the scorer's kind, as results name it.
+        kind: the family's kind, as results name it.
         searched: its search settings, for results.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: the text read before sentences; for models of windows.
@@ -210,7 +210,7 @@ class CheckpointFamily(Family, ABC):
                 f"{loaded.folder}: trained on single sentences, it cannot read others before them: leave out"
                 " --context"
             )
-        if context.stride is not None and (not windows or loaded.model.has_derivations):
+        if context.stride is not None and (not windows or loaded.model.derivation_kind.exist):
             raise PdtoolsError(
                 f"{loaded.folder}: only models of running text without trees read documents as one text:"
                 " leave out --stride"
@@ -227,7 +227,7 @@ class CheckpointFamily(Family, ABC):
             "text_style": loaded.tokenizer.text_style,
             "dtype": loaded.model.dtype_name,
             **searched,
-            **context.described(self.window, has_trees=loaded.model.words_depend),
+            **context.described(self.window, has_trees=loaded.model.derivation_kind.conditions_tokens),
         }
 
     def encode(self, sentence: Asked, *, any_length: bool = False) -> Encoded | Unscorable:
@@ -283,14 +283,15 @@ class CheckpointFamily(Family, ABC):
         given = logprobs.sum(1).tolist()
         ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
+        is_scored = model.derivation_kind.scores_given
         scores = [
-            RowScore(tokens, tokens + derivation if model.scores_given else None, None, end, 0.0)
+            RowScore(tokens, tokens + derivation if is_scored else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
         ]
         if parts.count_logprobs is None:
             return scores
         return [
-            score._replace(counts=counts, arcs=derivation - counts if model.scores_given else None)
+            score._replace(counts=counts, arcs=derivation - counts if is_scored else None)
             for score, derivation, counts in zip(scores, derived, parts.count_logprobs.tolist(), strict=True)
         ]
 
@@ -346,11 +347,11 @@ class CheckpointFamily(Family, ABC):
     @property
     def has_arcs(self) -> bool:
         """See :class:`Family`."""
-        return self.loaded.model.has_arcs
+        return self.loaded.model.derivation_kind.has_arcs
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        """Add marginals to the scores of given derivations, for a scorer that has them."""
+        """Add marginals to the scores of given derivations, for a family that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,21 +400,18 @@ class SearchFamily(CheckpointFamily):
     def __init__(
         self, loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
-        self.beam = self.beam_of(search)
+        if not self.has_widths:
+            search.check_one_width()
+        self.options = search
         super().__init__(
             loaded,
             kind=self.kind,
-            searched=NOT_SEARCHED if self.beam is None else self.beam.as_settings(),
+            searched=search.described(has_widths=self.has_widths),
             max_batch=search.max_batch,
             context=context,
         )
-        if self.beam is not None:
+        if search.check_number() is not None:
             self.marginal = self.bound
-
-    @staticmethod
-    @abstractmethod
-    def beam_of(search: SearchOptions) -> Any:
-        """The beam; None: there is no search."""
 
     @abstractmethod
     def search(
@@ -468,9 +466,11 @@ class SearchFamily(CheckpointFamily):
         return self.search(window, trace=hypotheses)
 
     @property
-    @abstractmethod
     def widest(self) -> int:
-        """The number of derivations of a sentence that the beam holds at its end."""
+        """The most derivations that a search ends with."""
+        if self.options.beam is None:
+            return 1
+        return self.options.width_of_words if self.has_widths else self.options.width
 
     def tree_problem(self, found: Searched) -> str | None:
         """The reason why derivations of a sentence are no trees over its words; None: they are."""
@@ -478,7 +478,7 @@ class SearchFamily(CheckpointFamily):
 
     def score_of(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
-        dropped = found.result.dropped if self.loaded.model.words_depend else None
+        dropped = found.result.dropped if self.loaded.model.derivation_kind.conditions_tokens else None
         return self.scored(found.encoded, found.logprobs, dropped, self.measures_of(found))
 
     def measures_of(self, found: Searched) -> dict[str, NDArray[np.float64]]:

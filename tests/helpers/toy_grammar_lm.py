@@ -22,7 +22,6 @@ from pdtools.models import Batch, LanguageModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
-from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import Continuation, RowScore, SearchResult
 from pdtools.trees import Tree, merge_subwords, tree_from_attachments
 
@@ -273,11 +272,6 @@ class EnumeratingFamily(SearchFamily):
     bound = "exact: all derivations"
     look_ahead = 2
     widest = 1 << 20
-
-    @staticmethod
-    def beam_of(search: SearchOptions) -> AttachmentBeam | None:
-        """See :meth:`SearchFamily.beam_of`."""
-        return search.for_attachments()
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [

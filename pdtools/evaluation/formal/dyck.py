@@ -164,12 +164,12 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     read = [tokens[:-1] for tokens in ids]
     found = Model.of(loaded, search).continuations(read)
     given = [each.logprobs for each in found]
-    if model.reads_labels:
+    if model.derivation_kind.labelled:
         raise PdtoolsError(
             f"{loaded.folder}: an action model: closing brackets are scored only for models of strings or"
             " attachments"
         )
-    if model.words_depend:
+    if model.derivation_kind.conditions_tokens:
         attachments = [attach[:-1] for attach in gold]
         given = list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
     for tokens, attach, logprobs, after in zip(ids, gold, given, found, strict=True):
@@ -179,7 +179,7 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
             if not np.array_equal(after.best, attach[:-1]):
                 found_joint, _ = _scored(loaded, tokens, np.append(after.best, attach[-1]))
                 lead = found_joint - _scored(loaded, tokens, attach)[0]
-        elif model.has_derivations:
+        elif model.derivation_kind.exist:
             right = _attachments_right(_scored(loaded, tokens, attach)[1], attach)
         yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
 

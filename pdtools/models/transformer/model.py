@@ -295,7 +295,7 @@ class TransformerLM(LanguageModel):
                 last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
                 token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
                 attached = every[:, :, 0].masked_fill(~ends, 0)
-                if self.words_depend:
+                if self.derivation_kind.conditions_tokens:
                     token_logprobs = token_logprobs + attached
                 else:
                     attach_logprobs = attach_logprobs + attached

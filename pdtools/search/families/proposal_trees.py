@@ -78,11 +78,11 @@ class ProposalTreesFamily(CheckpointFamily):
 
     def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
         super().__init__(loaded, kind="given trees", searched=NOT_SEARCHED, max_batch=max_batch)
-        if not loaded.model.words_depend:
+        if not loaded.model.derivation_kind.conditions_tokens:
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
         if loaded.model.layout == "window":
             raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
-        if not loaded.model.scores_given:
+        if not loaded.model.derivation_kind.scores_given:
             raise PdtoolsError(
                 f"{loaded.folder}: its scores choose arcs, so that given graphs have no probability: leave"
                 " out --trees (config.arcs set has one)"

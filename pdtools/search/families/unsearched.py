@@ -54,7 +54,7 @@ class StringFamily(CheckpointFamily):
         """
         model = self.loaded.model
         most = model.max_length
-        if most is None or model.has_derivations:
+        if most is None or model.derivation_kind.exist:
             return super().score_rows(rows)
         is_long = [model.row_length(row.tokens, row.derivation) > most for row in rows]
         short = iter(super().score_rows([row for row, long in zip(rows, is_long, strict=True) if not long]))

@@ -32,7 +32,7 @@ from pdtools.models.transformer.score_terms import (
     StackDistances,
 )
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 HEADS, D_HEAD, DEPTHS = 2, 20, 4  # heads of whole vectors and a rest, on most processors
 D = HEADS * D_HEAD
@@ -317,7 +317,10 @@ def test_a_beam_search_finds_the_same(stack_distances: bool, monkeypatch: pytest
     ours, plain = both_ways(
         monkeypatch,
         lambda: torch.cat(
-            [torch.from_numpy(x.prefix_logprobs) for x in beam_search(model, strings, beam=AttachmentBeam(9))]
+            [
+                torch.from_numpy(x.prefix_logprobs)
+                for x in beam_search(model, strings, search=SearchOptions(beam=9))
+            ]
         ),
     )
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)
