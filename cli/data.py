@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from pdtools.files import bundled
-
 from .console import counter, message, print_json
 from .options import ResultOptions, command
 from .outputs import check_target
@@ -26,9 +24,9 @@ def list_datasets(as_json: bool = False) -> None:
     """
     from dataclasses import asdict
 
-    from pdtools.provenance.datasets import read_dataset
+    from pdtools.provenance.datasets import bundled, read_dataset
 
-    found = [read_dataset(name) for name in bundled("datasets")]
+    found = [read_dataset(name) for name in bundled()]
     if as_json:
         print_json([{**asdict(each), "size": each.size} for each in found])
         return

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import bundled
-
 from .console import message
 from .eval_sg import score_suites
 from .options import Positive, StringOptions, command
@@ -21,11 +19,10 @@ if TYPE_CHECKING:
 
 def _print_list(wanted: bool) -> None:
     if wanted:
-        from pdtools.evaluation.benchmark.from_toml import read_benchmark
+        from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 
-        names = bundled("benchmarks")
-        width = max(map(len, names)) + 2
-        for name in names:
+        width = max(map(len, bundled())) + 2
+        for name in bundled():
             benchmark = read_benchmark(name)
             typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
         raise typer.Exit()
@@ -92,7 +89,7 @@ def eval_benchmark(
     """
     pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
-    from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.item_files import Items
 
     if name is None and not (good or bad or level):
@@ -118,11 +115,7 @@ def eval_benchmark(
         published = partial(evaluate_published, source=published_scores)
     evaluate_strings(
         read,
-        {
-            "data": data,
-            "benchmark": None if name in (None, *bundled("benchmarks")) else name,
-            "scores": published_scores,
-        },
+        {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
         asked,
         published=published,
     )

@@ -294,14 +294,13 @@ def recipes() -> str:
 
 def benchmarks() -> str:
     """The benchmarks known by name."""
-    from pdtools.evaluation.benchmark.from_toml import read_benchmark
-    from pdtools.files import bundled
+    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 
     def row(name: str) -> str:
         benchmark = read_benchmark(name)
         return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
 
-    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled("benchmarks"))])
+    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
 
 
 def _size(size: int) -> str:
@@ -310,10 +309,9 @@ def _size(size: int) -> str:
 
 def datasets() -> str:
     """The data sets that can be downloaded."""
-    from pdtools.files import bundled
-    from pdtools.provenance.datasets import read_dataset
+    from pdtools.provenance.datasets import bundled, read_dataset
 
-    found = map(read_dataset, bundled("datasets"))
+    found = map(read_dataset, bundled())
     rows = [
         f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
         for each in found

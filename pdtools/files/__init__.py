@@ -3,8 +3,6 @@
 from pdtools.files.expand import expand_inputs
 from pdtools.files.inputs import (
     MAX_DOCUMENT_BYTES,
-    bundled,
-    bundled_file,
     count_lines,
     decode_utf8,
     read_blocks,

@@ -9,7 +9,6 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -197,31 +196,3 @@ def _decompressing(read: Any, source: str | Path) -> bytes:
 def read_json(path: str | Path) -> Any:
     """Read a JSON file, or say where it is damaged; see :func:`pdtools.files.json_input.parse_json`."""
     return parse_json(decode_utf8(read_bytes(path), path), path, lone_surrogates=True)
-
-
-def bundled(kind: str) -> list[str]:
-    """Names of the TOML files of a folder of ``configs/`` that come with pdtools; "": recipes."""
-    return sorted(path.stem for path in _bundled_folder(kind).glob("*.toml"))
-
-
-def bundled_file(source: str, kind: str, called: str) -> Path:
-    """The TOML file of a bundled name, or of a path.
-
-    Args:
-        source: the name or path.
-        kind: see :func:`bundled`.
-        called: the content, as messages call it.
-
-    Raises:
-        InputError: if there is no such file.
-    """
-    if Path(source).is_file():
-        return Path(source)
-    if source not in (names := bundled(kind)):
-        hint = f"{called}s: {', '.join(names)}, or a TOML file"
-        raise InputError(f"no such file, nor a {called} of this name", file=source, hint=hint)
-    return _bundled_folder(kind) / f"{source}.toml"
-
-
-def _bundled_folder(kind: str) -> Path:
-    return Path(str(resources.files("pdtools.configs"))) / kind

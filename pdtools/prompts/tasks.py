@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import bundled_file, decode_utf8, read_bytes
+from pdtools.files import decode_utf8, read_bytes
 from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 
 if sys.version_info >= (3, 11):
@@ -109,13 +110,24 @@ class PromptTask:
         return asdict(self)
 
 
+def bundled_tasks() -> list[str]:
+    """Names of the tasks that come with pdtools (``configs/tasks/*.toml``)."""
+    return sorted(Path(entry.name).stem for entry in _bundled().iterdir() if entry.name.endswith(".toml"))
+
+
 def read_task(source: str) -> PromptTask:
     """A task by its bundled name, or from a TOML file.
 
     Raises:
         InputError: if it is missing or damaged.
     """
-    text = decode_utf8(read_bytes(bundled_file(source, "tasks", "task")), source)
+    if source in bundled_tasks() and not Path(source).is_file():
+        text = _bundled().joinpath(f"{source}.toml").read_text("utf-8")
+    elif Path(source).is_file():
+        text = decode_utf8(read_bytes(source), source)
+    else:
+        hint = f"tasks: {', '.join(bundled_tasks())}, or a TOML file"
+        raise InputError("no such file, nor a task of this name", file=source, hint=hint)
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -143,3 +155,7 @@ def task_from(table: Mapping[str, Any], place: str | Path) -> PromptTask:
         raise
     except PdtoolsError as error:
         raise InputError(str(error), file=place) from None
+
+
+def _bundled() -> Any:
+    return resources.files("pdtools.configs").joinpath("tasks")

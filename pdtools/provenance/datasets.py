@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_directory, bundled_file, decode_utf8, read_bytes
+from pdtools.files import atomic_directory, decode_utf8, read_bytes
 from pdtools.files.download import download
 from pdtools.files.inputs import read_limited
 from pdtools.files.locks import OPEN_FILES_STAY, locked
@@ -93,17 +93,32 @@ class Dataset:
         return about + "".join(f"{file.sha256}  {file.url}\n" for file in self.files)
 
 
+def bundled() -> list[str]:
+    """Names of the data sets that pdtools knows."""
+    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
+
+
 def read_dataset(source: str) -> Dataset:
     """A data set by its name, or from a TOML file.
 
     Raises:
         InputError: if there is none, or the file is damaged.
     """
-    text = decode_utf8(read_bytes(bundled_file(source, "datasets", "data set")), source)
+    if source in bundled() and not Path(source).is_file():
+        text = str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
+    elif Path(source).is_file():
+        text = decode_utf8(read_bytes(source), source)
+    else:
+        hint = f"data sets: {', '.join(bundled())}, or a TOML file"
+        raise InputError("no such file, nor a data set of this name", file=source, hint=hint)
     try:
         return _dataset(tomllib.loads(text), Path(source).stem)
     except (ValueError, RecursionError) as error:  # a TOML error is a ValueError, too
         raise InputError(str(error), file=source) from error
+
+
+def _folder() -> Any:
+    return resources.files("pdtools.configs").joinpath("datasets")
 
 
 def _dataset(table: Mapping[str, Any], name: str) -> Dataset:

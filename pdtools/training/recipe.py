@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import bundled, bundled_file, decode_utf8, read_bytes
+from pdtools.files import decode_utf8, read_bytes
 from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
 from pdtools.models import model_kind
 from pdtools.models.initial import initial_shape
@@ -200,7 +201,8 @@ class Recipe:
 
 def bundled_recipes() -> list[str]:
     """Names of the recipes that come with pdtools (``configs/*.toml``)."""
-    return bundled("")
+    folder = resources.files("pdtools.configs")
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def read_recipe(
@@ -278,8 +280,17 @@ def recipe_text(source: str) -> tuple[str, str]:
     Raises:
         InputError: if there is no such recipe.
     """
-    path = bundled_file(source, "", "recipe")
-    return decode_utf8(read_bytes(path), source), str(path)
+    path = Path(source)
+    if path.is_file():
+        return decode_utf8(read_bytes(path), source), source
+    if source in bundled_recipes():
+        file = resources.files("pdtools.configs").joinpath(f"{source}.toml")
+        return file.read_text("utf-8"), str(file)
+    raise InputError(
+        "no such file, nor a recipe of this name",
+        file=source,
+        hint=f"recipes: {', '.join(bundled_recipes())}",
+    )
 
 
 def _read_toml(source: str) -> dict[str, Any]:

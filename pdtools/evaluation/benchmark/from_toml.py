@@ -41,6 +41,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -62,7 +63,7 @@ from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
-from pdtools.files import bundled_file, decode_utf8, read_bytes
+from pdtools.files import decode_utf8, read_bytes
 from pdtools.search.adaptive_beam import Width
 
 if sys.version_info >= (3, 11):
@@ -83,13 +84,23 @@ _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")
 
 
+def bundled() -> list[str]:
+    """Names of the benchmarks that come with pdtools (``configs/benchmarks/*.toml``)."""
+    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
+
+
 def text_of(source: str) -> str:
     """The TOML of a benchmark, by its bundled name or its path.
 
     Raises:
         InputError: if there is no such benchmark.
     """
-    return decode_utf8(read_bytes(bundled_file(source, "benchmarks", "benchmark")), source)
+    if source in bundled() and not Path(source).is_file():
+        return str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
+    if not Path(source).is_file():
+        hint = f"benchmarks: {', '.join(bundled())}, or a TOML file"
+        raise InputError("no such file, nor a benchmark of this name", file=source, hint=hint)
+    return decode_utf8(read_bytes(source), source)
 
 
 def read_benchmark(source: str) -> Benchmark:
@@ -146,6 +157,10 @@ def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) 
 
 def _column(name: str) -> str:
     return name if "{" in name else f"{{{name}}}"
+
+
+def _folder() -> Any:
+    return resources.files("pdtools.configs").joinpath("benchmarks")
 
 
 # --- kinds of values --------------------------------------------------------------------------
