@@ -15,7 +15,7 @@ from pdtools.report.visible import visible
 from .console import bar, message
 from .evaluating import Evaluating
 from .options import ResultOptions, command
-from .outputs import check_form
+from .running import check_form
 
 if TYPE_CHECKING:
     from pdtools.evaluation.parsing.prm import Parameters

@@ -9,9 +9,8 @@ import typer
 from pdtools.files import expand_inputs
 
 from .console import message
-from .evaluating import Evaluating
+from .evaluating import Evaluating, evaluate_strings, pick_source
 from .options import ResultOptions, StringOptions, Style, command
-from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.sg.suites import SuiteItems

@@ -14,11 +14,9 @@ from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, Source, is_stream, rejects_path
 from pdtools.jobs.devices import pick_device
 
-from .arguments import input_files
 from .console import message, print_json, progress, warn
-from .options import OnError, RunOptions, command, named_parser
-from .outputs import check_json_output
-from .running import Output, model_settings, threads_of_each
+from .options import OnError, RunOptions, command, input_files, named_parser
+from .running import Output, check_json_output, model_settings, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan

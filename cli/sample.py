@@ -12,7 +12,7 @@ from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
 from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
-from .outputs import check_json_output, check_target
+from .running import check_json_output, check_target
 
 
 @command("Draw strings with their trees from a model.")

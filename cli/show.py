@@ -10,9 +10,8 @@ from pdtools.errors import InputError
 from pdtools.files import STDIO, GivenText, atomic_text
 from pdtools.report.visible import visible
 
-from .arguments import one_tree
 from .console import print_json
-from .options import command
+from .options import command, one_tree
 
 if TYPE_CHECKING:
     from rich.table import Table

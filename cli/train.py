@@ -15,9 +15,8 @@ from pdtools.jobs.devices import pick_device
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 
-from .arguments import parse_range
 from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars
-from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command
+from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command, parse_range
 
 if TYPE_CHECKING:
     from pdtools.formal.transduction_training import TaskInput

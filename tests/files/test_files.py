@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from pdtools import files
 from pdtools.cli.main import run
-from pdtools.cli.outputs import check_picture
+from pdtools.cli.running import check_picture
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files, items_of
