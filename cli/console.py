@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pdtools.errors import visible
 from pdtools.files import STDIO, write_json
-from pdtools.report.visible import visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm

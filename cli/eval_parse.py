@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, visible
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
-from pdtools.report.visible import visible
 
 from .console import bar, message
 from .evaluating import Evaluating

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, visible
 from pdtools.files import STDIO, GivenText, atomic_text
-from pdtools.report.visible import visible
 
 from .console import print_json
 from .options import command, one_tree

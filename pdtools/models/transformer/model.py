@@ -27,10 +27,9 @@ from pdtools.models.kernels.decoding import log_normalisers
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.attachment import AttachmentHead, ReleasedHead
-from pdtools.models.transformer.block import Block
+from pdtools.models.transformer.block import Block, position_terms, sincos_positions
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
-from pdtools.models.transformer.positions import position_terms, sincos_positions
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import LayerCaches, Prefixes, TransformerState

@@ -19,9 +19,8 @@ from pdtools.models.grammar.state import StepCache
 from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
 from pdtools.models.kernels.native import COMPILERS
 from pdtools.models.kernels.terms import Terms
-from pdtools.models.transformer.block import Attention
+from pdtools.models.transformer.block import Attention, TiltedLinearPositions
 from pdtools.models.transformer.cache import Cache, Past
-from pdtools.models.transformer.positions import TiltedLinearPositions
 from pdtools.models.transformer.score_terms import (
     DepthPositions,
     DepthScores,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_oracle import row, tiny_model
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.transformer.attachment_derivations import AttachmentKind
+from pdtools.models.tokenwise import AttachmentKind
 from pdtools.search import batches, beam_search
 from pdtools.search.batches import SortedStrings
 from pdtools.search.families.unsearched import string_logprobs
