@@ -17,7 +17,7 @@ STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-model test quick lint bench docs golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: demo demo-model test quick lint bench docs guide golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning study-syntax dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
@@ -53,6 +53,10 @@ bench: $(VENV)/installed-dev
 # commands and docstrings; a test says when they are stale (--check).
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
+
+# What the commands of the guide print, run anew; a test says when a page has something else.
+guide: $(VENV)/installed-dev
+	$(VENV)/bin/python packaging/guide.py
 
 # The pictures of docs/, from the models of `make demo`; needs a Chromium.
 picture: $(VENV)/installed-dev

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shell import script
 from toy_gpt2 import save_gpt2
 from toy_hub import keep_model
 from toy_reading import WORDS, save_models, words_of, write_counts, write_times
@@ -23,6 +26,94 @@ SMALLER = " --set ".join(
 )
 STORY = "The dog barks.\nThe cats that saw it sleep.\n\nShe left.\n"
 LAST_LAYER = "--set config.pushdown_layers='last 1' --set train.steps=2 --set train.batch_sentences=2"
+
+
+GUIDE = script(REPOSITORY / "packaging" / "guide.py")
+PRINTED = ["first-steps.md"]
+
+
+@pytest.mark.parametrize("page", PRINTED)
+def test_what_commands_print(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make guide`` writes the pages anew."""
+    text = (REPOSITORY / "docs" / "guide" / page).read_text("utf-8")
+    for package in GUIDE.needs(text):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for block, printed in GUIDE.run_page(text):
+        assert GUIDE.difference(block.shown or "", printed) is None, block.code
+
+
+SESSION = """
+```csv title="data/a.csv"
+x,y
+1,2
+```
+
+<!-- before:
+    cp data/a.csv b.csv
+-->
+
+    cat b.csv   # both lines
+    printf 'a\\tbb\\nccc\\t7.5\\n'; echo twice >&2
+
+SHOWN
+```python
+name = "a"
+print(name, 7.123)
+```
+
+```text
+a 7.124
+```
+
+    echo twice >&2
+
+```sh
+pdtools train for weeks
+```
+
+    pdtools show missing 1
+
+```text
+pdtools: an error is shown
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "first"),
+    [
+        ("x,y\n1,2\na    bb\nccc  7.5\ntwice", None),
+        ("x,y\n1,2\na bb\nccc 7.53\ntwice", None),
+        ("x,y\n…\ntwice", None),
+        ("x,y\n1,2\na    bb\nccc  7.7\ntwice", "ccc  7.7"),
+        ("x,y\n1,2\na    bc\n…", "a    bc"),
+        ("x,y\n1,2", "2 lines"),
+    ],
+)
+def test_pages_as_sessions(
+    shown: str, first: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is run, compared and written anew: only what is another."""
+    monkeypatch.chdir(tmp_path)
+    page = SESSION.replace("SHOWN", f"```text\n{shown}\n```\n")
+    found = [GUIDE.difference(block.shown or "", text) for block, text in GUIDE.run_page(page)]
+    assert found[1:3] == [None, None]
+    assert "missing" in found[3]
+    assert found[0] is None if first is None else first in found[0]
+    made = GUIDE.rewritten(page)
+    assert (f"```text\n{shown}\n```" in made) == (first is None)
+    assert "a 7.124" in made
+    assert "missing" in made.partition("pdtools show missing 1")[2]
+    assert GUIDE.rewritten(made) == made
+
+
+def test_commands_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="ended with exit status 3"):
+        GUIDE.rewritten("    sh -c 'exit 3'\n")
 
 
 def commands(page: str) -> list[str]:
@@ -304,33 +395,6 @@ def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(block, namespace)
     assert type(namespace["tokenizer"]).__name__ == "PdtoolsTokenizer"
     assert type(vars(namespace["scorer"])["tokenizer"]).__name__ == "PdtoolsTokenizer"
-
-
-def test_first_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As it stands there: the first command prints what the page shows."""
-    text = (REPOSITORY / "docs" / "guide" / "first-steps.md").read_text("utf-8")
-    shown, pairs = (part.split("```")[0] for part in text.split("```text\n")[1:])
-    (tmp_path / "pairs.tsv").write_text(pairs)
-    (tmp_path / "stimuli.csv").write_text(text.split("```csv\n")[1].split("```")[0])
-    monkeypatch.chdir(tmp_path)
-    found = commands("first-steps.md")
-    assert len(found) == 9
-    for number, command in enumerate(found):
-        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-        printed = capsys.readouterr().out
-        if number == 0:
-            rows = [[line.split() for line in table.splitlines()] for table in (shown, printed)]
-            words, surprisals = ([[row[i] for row in table] for table in rows] for i in (2, 5))
-            assert words[0] == words[1]
-            for on_page, now in zip(*surprisals, strict=True):
-                assert on_page == now or float(on_page) == pytest.approx(float(now), abs=1e-3)
-    table = (tmp_path / "surprisals.csv").read_text().splitlines()
-    assert len(table) == 1 + 2 * 4 * 3
-    names: dict[str, Any] = {}
-    exec(compile(text.split("```python\n")[1].split("```")[0], "first-steps.md", "exec"), names)
-    assert len(names["words"]) == len(shown.splitlines()) - 1
 
 
 def test_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
