@@ -78,9 +78,9 @@ class SearchOptions:
             are dropped too: a search that is sure of its attachments is many times faster. Action models'
             hypotheses that have not generated it are dropped only once they are behind the last one that
             the word beam would keep. None: none are.
-        word_beam: of action models, hypotheses kept after a token; None: a tenth of the beam.
-        fast_track: of action models, further hypotheses kept among those that generated the token after an
-            action; None: a twentieth of the beam.
+        word_beam: hypotheses of action models kept after a token; None: a tenth of the beam.
+        fast_track: further ones, among those that generated the token after an action; None: a twentieth of
+            the beam.
         trees: proposal trees to sum over instead of a search.
         cky: for models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
         max_batch: sentences per batch; None: as many as fit a fixed amount of memory. No score depends on it.

@@ -1,4 +1,4 @@
-"""One layer of a transformer, and its positions: attention whose scores have terms, and a feed-forward network.
+"""One layer of a transformer and its positions: attention whose scores have terms, a feed-forward network.
 
 The implementation of attention is picked by :mod:`pdtools.models.transformer.backends`.
 
