@@ -51,12 +51,8 @@ def group(name: str, help: str, short_help: str) -> typer.Typer:
 def alone(name: str, function: Callable[..., None], **about: Any) -> Any:
     """The command of a function that :func:`command` returned."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    _add(app, name, function, **about)
-    return typer.main.get_command(app)
-
-
-def _add(app: typer.Typer, name: str, function: Callable[..., None], **about: Any) -> None:
     app.command(name, cls=PanelledCommand, **about)(function)
+    return typer.main.get_command(app)
 
 
 def command(
@@ -123,7 +119,8 @@ def command(
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.short_help = short_help  # type: ignore[attr-defined]
         if app is not None:
-            _add(app, name or function.__name__.replace("_", "-"), run, short_help=short_help)
+            called = name or function.__name__.replace("_", "-")
+            app.command(called, cls=PanelledCommand, short_help=short_help)(run)
         return run
 
     return decorate

@@ -136,40 +136,6 @@ def encode_document(tokenizer: Tokenizer, document: Sentence) -> Encoded | Unsco
     return Encoded(document, Encoding(ids, column("word"), column("starts"), column("ends"), n_unknown))
 
 
-def sentence_score(
-    tokenizer: Tokenizer,
-    encoded: Encoded,
-    logprobs: NDArray[np.float64],
-    dropped: float | None = None,
-    seen: Sequence[int] | None = None,
-    measures: Mapping[str, NDArray[np.float64]] | None = None,
-) -> SentenceScore:
-    """Build the score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
-
-    Args:
-        logprobs: float64[n + 1], nats; or [n].
-        dropped, seen, measures: see :class:`SentenceScore`.
-    """
-    encoding = encoded.encoding
-    return SentenceScore(
-        text=encoded.sentence.text,
-        # In running text the end of a sentence is the ROOT of the next.
-        tokens=tuple(
-            tokenizer.token_text(tokenizer.eos_id if word < 0 else token)
-            for token, word in zip(encoding.ids[1:].tolist(), encoding.word[1:].tolist(), strict=True)
-        ),
-        words=tuple(encoding.word[1:].tolist()),
-        starts=tuple(encoding.starts[1:].tolist()),
-        ends=tuple(encoding.ends[1:].tolist()),
-        logprobs=logprobs,
-        n_unknown=encoding.n_unknown,
-        eos=bool(encoding.word[-1] < 0),
-        dropped=dropped,
-        seen=None if seen is None else tuple(seen),
-        measures=measures or {},
-    )
-
-
 class CheckpointFamily(Family, ABC):
     """Base of the :class:`pdtools.search.family.Family` of every checkpoint.
 
@@ -251,11 +217,35 @@ class CheckpointFamily(Family, ABC):
         logprobs: NDArray[np.float64],
         dropped: float | None = None,
         measures: Mapping[str, NDArray[np.float64]] | None = None,
+        seen: Sequence[int] | None = None,
     ) -> SentenceScore:
-        """The score of a sentence that is read at once after its context; see :func:`sentence_score`."""
-        before = len(item.before)
-        seen = range(before, before + len(logprobs)) if self.context.is_asked_for else None
-        return sentence_score(self.loaded.tokenizer, item, logprobs, dropped, seen, measures)
+        """The score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
+
+        Args:
+            logprobs: float64[n + 1], nats; or [n].
+            dropped, measures: see :class:`SentenceScore`.
+            seen: the same; by default of a sentence that is read at once after its context, if there is one.
+        """
+        encoding, text_of = item.encoding, self.loaded.tokenizer.token_text
+        if seen is None and self.context.is_asked_for:
+            seen = range(len(item.before), len(item.before) + len(logprobs))
+        return SentenceScore(
+            text=item.sentence.text,
+            # In running text the end of a sentence is the ROOT of the next.
+            tokens=tuple(
+                text_of(self.loaded.tokenizer.eos_id if word < 0 else token)
+                for token, word in zip(encoding.ids[1:].tolist(), encoding.word[1:].tolist(), strict=True)
+            ),
+            words=tuple(encoding.word[1:].tolist()),
+            starts=tuple(encoding.starts[1:].tolist()),
+            ends=tuple(encoding.ends[1:].tolist()),
+            logprobs=logprobs,
+            n_unknown=encoding.n_unknown,
+            eos=bool(encoding.word[-1] < 0),
+            dropped=dropped,
+            seen=None if seen is None else tuple(seen),
+            measures=measures or {},
+        )
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`Family.score_rows`."""

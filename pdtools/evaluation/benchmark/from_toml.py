@@ -64,7 +64,6 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.search.adaptive_beam import Width
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,7 +72,7 @@ else:
 
 # Columns of the tables of results, whose names no level may have.
 _TAKEN = {
-    *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "reason", *Width._fields),
+    *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "beam", "margin", "reason"),
     *("string", "region", "name", "context", "text", "read", "tokens", "bits", "surprisals", "dropped"),
     *("overall", "score", "acceptable", "value"),
 }

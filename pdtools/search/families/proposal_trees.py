@@ -21,7 +21,7 @@ from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.batches import in_batches
-from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
+from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected
 from pdtools.search.family import SEARCH_LOOK_AHEAD
 from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import (
@@ -140,7 +140,7 @@ class ProposalTreesFamily(CheckpointFamily):
         sums = self._prefix_logprobs([item.encoding.ids for item in window])
         for item, values in zip(window, sums, strict=True):
             if values[-1] > -np.inf:
-                yield sentence_score(self.loaded.tokenizer, item, increments(values))
+                yield self.scored(item, increments(values))
             else:
                 yield Unscorable(item.sentence.text, IMPOSSIBLE)
 
