@@ -4,11 +4,11 @@ p(x, y) = Π p(x_k | x_<k, y_<k) · p(y_k | x_≤k, y_<k): a token, its choice, 
 hypotheses of a string stand at the same token. A kind of such derivations supplies two classes, which beam
 search (:func:`pdtools.search.beam_search`), sampling and particles use:
 
-- a :class:`TokenwiseKind`: ``derive``; ``widths``, if hypotheses are few at first;
+- a :class:`TokenwiseKind`: ``widths``, if hypotheses are few at first;
 - a :class:`TokenwiseDerivations`: ``legal`` and ``choice_logprobs`` (the distribution of choices), ``extend``
   (a choice is made, its token read), ``select`` for tensors kept beside the model's state, ``derivation``.
 
-The model supplies ``start``, ``next_token_logprobs`` and, if that is faster, ``token_logprobs``.
+The model supplies ``derive``, ``start``, ``next_token_logprobs`` and, if that is faster, ``token_logprobs``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import widest_float
 from pdtools.models.derivations import Derivation, DerivationKind, Derivations
 from pdtools.models.transformer.tape import StackState
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from pdtools.models.base import DecoderState, LanguageModel
@@ -54,12 +55,6 @@ class TokenwiseKind(DerivationKind):
                 "this model was trained without an attachment head: it has no parses to search"
             )
         return kind
-
-    @abstractmethod
-    def derive(
-        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
-    ) -> TokenwiseDerivations:
-        """See :meth:`DerivationKind.derive`; ``entries`` as in :meth:`pdtools.models.LanguageModel.start`."""
 
     def widths(self, beam: int, length: int) -> list[int]:
         """Maximal numbers of hypotheses after token k < ``length`` (ROOT is 0), at most ``beam``."""
@@ -192,12 +187,6 @@ class AttachmentKind(TokenwiseKind):
         """See :class:`TokenwiseKind`."""
         return not self.open_only
 
-    def derive(
-        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
-    ) -> AttachmentDerivations:
-        """See :meth:`TokenwiseKind.derive`."""
-        return AttachmentDerivations(model, rows, length, entries)
-
     def widths(self, beam: int, length: int) -> list[int]:
         """See :meth:`TokenwiseKind.widths`: min(beam, Catalan(k))."""
         widths, catalan = [], 1
@@ -274,3 +263,56 @@ class AttachmentDerivations(TokenwiseDerivations):
         if len(attach) and attach[-1] < 0:  # a token attached to ROOT: so does end-of-sentence elsewhere
             attach[-1] = len(attach) - 1
         return Derivation(choices[::2][: len(attach)], attach)
+
+
+class StringDerivations(Derivations):
+    """Strings without derivations: every choice is a token."""
+
+    def __init__(self, model: LanguageModel, rows: int, length: int) -> None:
+        """Read ROOT; there is room for ``length`` positions, ROOT and end-of-sentence included."""
+        self._model = model
+        self._position = 0
+        self._state = model.start(rows, length)
+        self._never = [i for i in (model.pad_id, model.root_id, model.eos_id) if i != model.end_id]
+        self.step, self.most_steps = 2, 2 * length  # two numbers a position, as with attachments
+        self._feed(torch.full((rows,), model.root_id, device=model.device))
+
+    def _feed(self, tokens: Tensor) -> None:
+        no_tape = torch.zeros(len(tokens), self._position + 1, dtype=torch.int16, device=tokens.device)
+        self._model.advance(self._state, tokens, no_tape)
+
+    def logprobs(self) -> Tensor:
+        """See :meth:`Derivations.logprobs`. The small probabilities of padding and ROOT are lost."""
+        logprobs = self._model.next_token_logprobs(self._state)  # (R, V)
+        logprobs = logprobs.to(widest_float(logprobs.device))
+        logprobs[:, self._never] = -torch.inf
+        return logprobs
+
+    def fits(self, token: int) -> Tensor:
+        """See :meth:`Derivations.fits`."""
+        token = self._model.end_id if token == self._model.eos_id else token
+        return torch.arange(self._model.vocab_size, device=self._model.device)[None] == token
+
+    def generated(self, choices: Tensor) -> Tensor:
+        """See :meth:`Derivations.generated`."""
+        return torch.where(choices == self._model.end_id, self._model.eos_id, choices)
+
+    def push(self, choices: Tensor) -> None:
+        """See :meth:`Derivations.push`."""
+        self._position += 1
+        self.step += 2
+        self._feed(choices)
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`Derivations.select`."""
+        self._state.select(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """See :attr:`Derivations.nbytes`."""
+        return int(self._state.nbytes)
+
+    def derivation(self, choices: NDArray[np.int32]) -> Derivation:
+        """See :meth:`Derivations.derivation`."""
+        tokens = choices[choices != self._model.end_id]
+        return Derivation(tokens, np.arange(len(tokens), dtype=np.int32))

@@ -23,9 +23,11 @@ from pdtools.models.base import (
     initialize_by_fan_in,
 )
 from pdtools.models.batch import Batch
+from pdtools.models.derivations import Derivations
 from pdtools.models.kernels.decoding import log_normalisers
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
+from pdtools.models.tokenwise import AttachmentDerivations, StringDerivations
 from pdtools.models.transformer.attachment import AttachmentHead, ReleasedHead
 from pdtools.models.transformer.block import Block, position_terms, sincos_positions
 from pdtools.models.transformer.cache import Past
@@ -213,6 +215,12 @@ class TransformerLM(LanguageModel):
             if layer == self.plain_layers:
                 plain = x
         return _Stream(x, plain, treereg_states)
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        if not self.derivation_kind.exist:
+            return StringDerivations(self, rows, length)
+        return AttachmentDerivations(self, rows, length, entries)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """See :meth:`LanguageModel.pack`. If ROOT is predicted, one more follows each window."""

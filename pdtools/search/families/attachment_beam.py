@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError
-from pdtools.models.tokenwise import TokenwiseKind
+from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.search.batches import (
     MOST_ROWS,
     Level,
@@ -366,7 +366,7 @@ class _Batch:
         self.token_logprobs = self.score  # (R,) of the newest token; only with a trace
         self.kept = self.score  # (p,) log of the share that was kept so far
         self.windows = model.layout == "window"
-        self.made = kind.derive(model, prefixes, length, entries)  # R derivations
+        self.made = cast(TokenwiseDerivations, model.derive(prefixes, length, entries))  # R derivations
 
     def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended.

@@ -255,7 +255,7 @@ class ProposalTree:
         derivation = kind.read(tokens, given)
         if model.layout == "window":  # the last token attaches to ROOT
             tokens, given = tokens[:-1], np.append(row.attach[: len(tokens) - 2], np.int32(0))
-        positions, problem = model.row_length(tokens, given), kind.problem(model, given)
+        positions, problem = model.row_length(tokens, given), model.problem(given)
         if model.max_length is not None and positions > model.max_length:
             problem = (
                 f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"

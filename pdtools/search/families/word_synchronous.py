@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.model import ActionDerivations, GrammarLM
 from pdtools.search.batches import Level, SortedStrings, budget, explained_memory_errors
 from pdtools.search.options import SearchOptions
 from pdtools.search.particles import thin, uniform_of
@@ -100,7 +100,7 @@ def word_synchronous_search(
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
     strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
     with explained_memory_errors():
-        each = cast(ActionDerivations, model.derive(1, 1)).state.nbytes * search.width * _ROUNDS
+        each = model.derive(1, 1).state.nbytes * search.width * _ROUNDS
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
@@ -212,7 +212,7 @@ class _Batch:
         rows = len(first.going)
         start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
         begun = _Hypotheses(
-            made=cast(ActionDerivations, self.model.derive(rows, len(self.levels))),
+            made=self.model.derive(rows, len(self.levels)),
             score=torch.zeros(rows, dtype=torch.float64, device=self.device),
             string=torch.arange(rows, device=self.device),
             node=start,
