@@ -15,7 +15,7 @@ import typer
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, Source, check_output, is_stream, read_lines, recover_directory, watch_inputs
-from pdtools.files.names import has_ending
+from pdtools.files.packed import has_ending
 from pdtools.jobs.devices import pick_device
 from pdtools.search.scores import Measure
 
@@ -138,7 +138,9 @@ class Output:
         """
         if not compares:
             settings.search.check_number()
-        with self.chunks("sentences", **described, **settings.for_job()) as job:
+        if not is_stream(self.path):  # which keeps no chunks: the model need not be identified
+            described |= settings.for_job()
+        with self.chunks("sentences", **described) as job:
             yield settings.load().in_chunks(self.plan, job)
 
 
