@@ -36,7 +36,7 @@ GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 _PART = re.compile(
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$"
     r"|^<!-- before:\n(?P<hidden>.*?)^-->$"
-    r"|^(?P<commands>(?: {4}\S[^\n]*\n)+)",
+    r"|^(?P<commands> {4}\S[^\n]*\n(?: {4,}\S[^\n]*\n)*)",
     re.MULTILINE | re.DOTALL,
 )
 _OUTPUT = ("text", "json", "csv", "latex")  # languages of fences for output

@@ -56,7 +56,8 @@ x,y
 -->
 
     cat b.csv   # both lines
-    printf 'a\\tbb\\nccc\\t7.5\\n'; echo twice >&2
+    printf 'a\\tbb\\nccc\\t7.5\\n'; \\
+        echo twice >&2
 
 SHOWN
 ```python
