@@ -1,7 +1,7 @@
 """Every score of pdtools beside the field's own instrument: one JSON line per comparison.
 
     python benchmarks/agreement.py            # JSON lines
-    python benchmarks/agreement.py --table    # the table of docs/notes/agreement.md
+    python benchmarks/agreement.py --table    # the table of benchmarks/measured.md
 
 A line holds the comparison's ``name``, the ``peer``, the ``peer_value`` and ``ours`` where the two
 differ most, that ``difference``, the number of values ``compared``, the difference ``allowed``, and
@@ -43,7 +43,7 @@ def compare(folder: Path) -> Iterator[Line]:
 
 
 def table_row(line: Line) -> str:
-    """A line of the table in docs/notes/agreement.md."""
+    """A line of the table in benchmarks/measured.md."""
     if "skipped" in line:
         return f"| {line['name']} | skipped: {line['skipped']} | | | | |"
     numbers = [

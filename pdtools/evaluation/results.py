@@ -122,17 +122,13 @@ class Results:
 
         Keys:
             format: 2; results with another number are refused.
-            scores: accuracies are fractions of 1, bracketing scores percentages (tables on the terminal are
-                in percent).
-            counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
-            settings: beam, counting of end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of
-                all logarithms: ``nats``, or ``bits`` for items and their strings. With ``--surprisals``,
-                ``scorer.unit_of_file``.
-            evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
-            provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
-                also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran
-                from, or that pip installed it from; null if none) and ``modified`` (whether files differ from
-                that; null if unknown); in ``run.json`` also ``digest``, of the code.
+            scores: accuracies are fractions of 1, bracketing scores percentages.
+            counts: excluded items, ties, unknown words; ``dropped`` has mean and maximum.
+            settings: beam, end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of all
+                logarithms: ``nats``, or ``bits`` for items and strings.
+            evaluation: how ``compare`` and ``view`` read the results.
+            provenance: command, versions, hardware, SHA-256 of model and data; ``code`` has ``version``, git
+                ``commit`` and ``modified`` (null if unknown), in ``run.json`` also ``digest``.
         """
         document: dict[str, Any] = {
             "format": FORMAT,

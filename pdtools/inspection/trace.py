@@ -23,10 +23,9 @@ class Hypothesis:
     Attributes:
         derivation: up to the token.
         joint: log2 p of the tokens so far and the derivation.
-        share: its share of the probability of all hypotheses that were kept.
-        parent: rank, from 0, of the hypothesis that it extends, among all that were kept one step before; a
-            rank beyond the list is one that is not listed.
-        surprisal: the token's under this hypothesis alone, bits; null for action models.
+        share: its share of the probability of all that were kept.
+        parent: rank, from 0, of the hypothesis that it extends, among all kept one step before.
+        surprisal: the token's under this hypothesis alone; null for action models.
     """
 
     derivation: Derivation
@@ -41,12 +40,12 @@ class TraceStep:
     """The beam after a token was generated and attached.
 
     Attributes:
-        position: the token's, from 1; the last step is end-of-sentence.
+        position: the token's, from 1; the last is end-of-sentence.
         kept: number of hypotheses in the beam.
         hypotheses: the best of them, best first.
         rest: the share of the others.
         attachment: for each position up to the token's: the probability that the token attaches to it, summed
-            over all hypotheses before any was dropped; null for action models or arcs.
+            over all hypotheses before any was dropped; null for action models and arcs.
     """
 
     position: int
@@ -63,7 +62,7 @@ class Parse:
     Attributes:
         derivation: null for a tree that is none of the model's derivations.
         tree: brackets over the words.
-        joint: log2 p(x, y); null if the model has none, or it was not computed.
+        joint: log2 p(x, y); null if there is none.
     """
 
     derivation: Derivation | None
@@ -78,8 +77,7 @@ class Split:
     Attributes:
         first, past: the node covers words ``first`` to ``past`` - 1, from 0.
         split: the first word of its right child.
-        scores: for each possible split, before words ``first`` + 1 to ``past`` - 1; the highest is at
-            ``split`` - ``first`` - 1.
+        scores: for each possible split, before words ``first`` + 1 to ``past`` - 1.
     """
 
     first: int
@@ -93,16 +91,15 @@ class AttentionTrace:
     """Attention weights of T positions, with each position's derivation.
 
     Attributes:
-        derivation: under which one position i reads: ``incremental`` (the best hypothesis after the token at
-            i), ``best`` (of the whole sentence; action models), ``none``.
+        derivation: under which position i reads: ``incremental`` (the best hypothesis after token i),
+            ``best`` (of the whole sentence; action models), ``none``.
         layers, heads: how many.
-        positions: the content of each of the T positions, written as a derivation: numbers are positions of
-            the sentence. End-of-sentence is not read, and Transformer Grammars read each closer twice.
-        weights: Base64 of unsigned bytes, round(255 · weight): layer by layer, head by head, the lower
-            triangle row by row. The weight of query i and key j in head h of layer l is byte (l · heads + h)
-            · T (T + 1) / 2 + i (i + 1) / 2 + j.
-        without: the same for each named score term, removed from the scores of every layer (``depth``:
-            the term of the pushdown layer); queries and keys stay the whole model's.
+        positions: the content of the T positions, written as a derivation. Transformer Grammars read each
+            closer twice.
+        weights: Base64 of unsigned bytes, round(255 · weight): by layer, head, then the lower triangle by
+            rows. Query i, key j in head h of layer l: byte (l · heads + h) · T (T + 1) / 2 + i (i + 1) / 2 +
+            j.
+        without: the same without a named term of the scores (``depth``: the pushdown layer's).
     """
 
     derivation: Literal["incremental", "best", "none"]
@@ -118,23 +115,21 @@ class Trace:
     """A model's trace on a sentence. Logarithms are to the base 2.
 
     Attributes:
-        model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
+        model: ``folder``, and its scorer's ``model`` (the name), ``kind`` and ``beam``.
         derivations: their kind: ``none``, ``attachments``, ``actions`` or ``arcs``.
         text, words: the sentence as the model read it.
-        tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the
-            model has one.
-        word: for each position, the index of the token's word, from 0; -1 for none.
-        starts, ends: for each position, the token's characters in ``text``.
-        surprisals: for each position, bits; null without a score (ROOT, a masked model).
+        tokens: the text of each position.
+        word: each position's word, from 0; -1 for none.
+        starts, ends: each position's characters in ``text``.
+        surprisals: each position's bits; null without a score (ROOT, masked models).
         dropped: the estimated share of p(x) that the search dropped; null without a search.
         steps: the beam after each token; empty without a search.
-        best: the best parse; null for models without.
-        gold: the same for a given tree; null without.
-        splits: for models trained with TreeReg, the nodes of the greedy tree, from the top down, left before
-            right; null for others.
-        attention: null if it was not requested, or the model has none that can be shown.
-        stacks: the actions of stack attention or of a stack RNN (``kind``: ``attention`` or ``run``, and the
-            keys of ``pdtools inspect --json``); null without.
+        best: the best parse, or null.
+        gold: the same for a given tree.
+        splits: for TreeReg, the nodes of the greedy tree, top down, left before right, or null.
+        attention: null if it was not requested.
+        stacks: actions of a stack (``kind``: ``attention`` or ``run``, and the keys of ``pdtools inspect
+            --json``), or null.
     """
 
     model: dict[str, Any]

@@ -7,13 +7,12 @@ Before the output gets its name, ``job.json`` records its files, or their list: 
 not the output, and no chunk is deleted for it.
 
 Keys:
-    format, command, folder: arguments and working directory; ``pdtools merge`` calls the command again
-        with them.
+    format, command, folder: arguments and working directory, with which ``pdtools merge`` calls the command
+        again.
     settings: the settings that the chunks depend on.
-    replaces: the file or folder that had the output's name before: inode and time; null if none.
-    made: the output's files (``.``, or relative paths: inode, size, time in ns; for a folder with a list, the
-        SHA-256 of ``pdtools.json``), written just before it gets its name. Only these count as the output;
-        without ``made`` (older jobs, too) nothing of that name does.
+    replaces: the file or folder that had the output's name before: inode and time, or null.
+    made: the output's files, written just before it gets its name (inode, size, time in ns; for a folder with
+        a list, the SHA-256 of ``pdtools.json``). Only these count as the output.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ class ScaffoldConfig(TransformerConfig):
     """Shape of an ScLM: a transformer, with two more settings.
 
     Attributes:
-        scaffold: the run that a token predicts: the "next" one, before the token that follows (after the last
-            token, the constituents closed there); or the one in the "past", before the token itself.
+        scaffold: a token predicts the run after it ("next"), or before it ("past").
         runs: the known runs, most frequent first, "" for none; they come from the training shards.
     """
 

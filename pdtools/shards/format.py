@@ -5,27 +5,26 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :clas
 
 Columns:
     id (int64): row number in the folder, from 0.
-    text (string): the words, single spaces between them, without treebank escapes (a blank within a word, as
-        in 20 000, is a no-break space); in ``raw`` style as in the text that was tokenized.
+    text (string): the words with single spaces, without treebank escapes (a blank within a word is a no-break
+        space); in ``raw`` style the text that was tokenized.
     tokens (list of int32): n + 2 token numbers, from ROOT to end-of-sentence.
-    attach (list of int32): as long: the position that each token is reduced with; its own position
-        if it only shifts; 0 for ROOT and end-of-sentence.
-    word (list of int32): as long: the word that a token belongs to; -1 for ROOT and
-        end-of-sentence.
-    labels (list of int32): the constituents' labels in pre-order, as indices in the manifest's
-        ``labels``; -1 for one that is not there.
-    opens, closes (list of int32): n numbers: constituents that open just before, and close just after,
-        each token, without ROOT and end-of-sentence.
-    arc_head, arc_dependent (list of int32): a number for each dependency arc, as words from 1, and 0 for the
-        root: by the later of the two words t; for each t first the arcs to t, by their heads, then those from
-        t, by their dependents.
+    attach (list of int32): as long: the position that each token is reduced with; its own if it only shifts;
+        0 for ROOT and end-of-sentence.
+    word (list of int32): as long: the token's word, from 0; -1 for ROOT and end-of-sentence.
+    labels (list of int32): the constituents' labels in pre-order, as indices in the manifest's ``labels``; -1
+        for an unknown one.
+    opens, closes (list of int32): n numbers: constituents that open just before, and close just after, each
+        token.
+    arc_head, arc_dependent (list of int32): a number for each dependency arc, words from 1, 0 for the root.
+        Arcs are ordered by their later word t; for each t first those to t, by head, then those from t, by
+        dependent.
     tape (binary): the packed lower triangle of the stack tape: row k is W_k, k + 1 bytes, depths over 255 as
-        255; only with ``--tape packed``.
-    document (int64): for windows: the row's document in the folder, from 0.
+        255; with ``--tape packed``.
+    document (int64): for windows: the document, from 0.
     item (string): for prompts: the item's ``id``.
-    answer (int32): for prompts with labels: index of the label in ``settings.prompt_form.task.answers``; -1
-        if unknown (the row then has the first answer).
-    target (float64): for prompts with numbers, whose rows have no answer: the number; NaN if unknown.
+    answer (int32): for prompts with labels: index in ``settings.prompt_form.task.answers``; -1 if unknown
+        (the row then has the first answer).
+    target (float64): for prompts with numbers: the number; NaN if unknown.
 
 In a window every sentence is ``ROOT w_1 … w_n``: its last token attaches to its ROOT. Numbers in ``word``
 go on through the row, and in ``text`` there is a line break between sentences.

@@ -55,21 +55,21 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
 
     Columns:
         model: the name of its folder.
-        region, region_text: for sentences in regions: number, from 1, and words.
-        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none if no token
-            begins in it. The end of the sentence is in no region.
-        n_tokens, unknown: number of tokens, and number of unknown words among them.
+        region, region_text: number, from 1, and words of the region.
+        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none if no token begins
+            in it. The end of the sentence is in no region.
+        n_tokens, unknown: number of tokens, and of unknown words among them.
         crossing: number of tokens that reach over the end; they count where they begin.
-        attachment, closed: for models with trees: expected surprisal of attachments, and expected number of
+        attachment, closed: for models with trees: expected surprisal of attachments, and number of
             constituents closed.
         entropy: with ``--entropy``, instead of these two: of the first token.
         seen: with ``--context`` or ``--stride``: number of tokens read before.
         parse: with ``--parses``: the best hypothesis after it.
         word, word_in_region, word_number: with ``--words``: the word, and its place, from 1.
         length, frequency: with ``--words``: characters; log2 of the share of all words.
-        surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it; ``length_1``,
-            ``frequency_1`` and so on too.
-        condition: the sentence's column, if there are several (``version``, if the table has that column).
+        surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
+            ``frequency_1`` and so on.
+        condition: the sentence's column, if there are several (``version`` if that name is taken).
 
     Raises:
         InputError: if it already has one of them.

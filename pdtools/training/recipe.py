@@ -58,52 +58,45 @@ class TrainConfig:
     ``normalize = "sentence"`` it is divided by the sentences instead: summed over time, mean over a batch.
 
     Attributes:
-        steps: number of updates.
+        steps: updates of the weights.
         learning_rate: the highest learning rate.
-        embedding_rate: the learning rate of embeddings, as a multiple of that of other weights.
-        head_warmup_steps: the first steps, in which only the attachment head learns: for a new head on a
-            trained model.
-        optimizer: ``adamw``; ``muon`` for the matrices in a transformer's blocks, with AdamW for the rest;
-            or ``sgd``: plain gradient descent.
-        min_learning_rate_ratio: the share of it at which the schedules ``cosine`` and ``linear`` end.
-        warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
-        schedule: after the warm-up, ``cosine`` or ``linear`` (down to the last step), ``constant``, or
-            ``plateau``: multiplied by ``decay`` after every ``decay_patience`` evaluations in a row without a
-            better validation loss.
-        decay, decay_patience: for the schedule ``plateau``.
-        weight_decay: on matrices only: not on embeddings, norms and biases.
-        betas: AdamW's decay rates of the gradient's mean and square.
+        embedding_rate: factor on it for embeddings.
+        head_warmup_steps: first steps, in which only the attachment head learns (a new one on a trained
+            model).
+        optimizer: ``muon``: matrices in a transformer's blocks, with AdamW for the rest.
+        min_learning_rate_ratio: share of the rate at which ``cosine`` and ``linear`` end.
+        warmup_steps: updates of linear warm-up from 0.
+        schedule: after the warm-up; ``plateau`` multiplies the rate by ``decay`` after each
+            ``decay_patience`` evaluations without a better validation loss.
+        decay, decay_patience: for ``plateau``.
+        weight_decay: on matrices, not on embeddings, norms and biases.
+        betas: AdamW's decay rates.
         eps: AdamW's eps.
-        clip: largest norm of the gradient; 0 for no clipping.
-        batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
-        batch_sentences: most sentences in a batch; 0 for no limit.
-        batches: ``bucketed``: sentences of similar length together, different ones in every epoch (if
-            ``batch_sentences`` is the limit, batches of long ones have more tokens, each of which weighs less
-            then, unless ``accumulate`` mixes batches in a step); ``stored``: in the order of the
-            shards, with only the batches in a new order in every epoch; ``stream``: the text of all
-            sentences, read as ``batch_sentences`` parallel streams, with ``batch_tokens`` divided among them
-            in each batch; gradients end at the beginning of a batch.
+        clip: largest norm of the gradient; 0: any.
+        batch_tokens: most positions in a batch, padding included; 0: no limit.
+        batch_sentences: most sentences in a batch; 0: no limit.
+        batches: rows of similar lengths, others in every epoch (``bucketed``; with ``batch_sentences`` as
+            limit, tokens of long sentences weigh less); rows as the shards have them, only batches are
+            shuffled (``stored``); or ``batch_tokens`` of ``batch_sentences`` parallel streams of all text
+            (``stream``).
         accumulate: batches in one step.
-        normalize: the divisor of a step's loss, its tokens or its sentences.
+        normalize: the divisor of a step's loss.
         attachment_weight: weight of the attachment loss.
-        loss: for prompts: loss on ``all`` tokens and attachments, or on the ``answer`` alone.
-        answer_weight: for prompts: weight of the answer's tokens in the loss; the tokens before have 1.
-        treereg_weight: for models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and
-            then over sentences, beside the mean loss of the tokens (or sentences).
-        treereg_every: steps from one with TreeReg's loss to the next.
-        arc_weight, count_weight: for GiLT: weights of the cross-entropies of arcs, and of their numbers.
-        eval_every: steps between evaluations, each of which writes ``last/``.
-        keep_at: moments at which weights are kept, in a folder ``step-N/`` of the run: ``500 steps``,
-            ``1M words``, ``250k words`` read (the share of the corpus' words that the tokens read have).
-        patience: evaluations without a better validation loss before the run stops early; 0 for never.
+        loss: for prompts: on all tokens and attachments, or on the answer's tokens.
+        answer_weight: weight of the answer's tokens in prompts.
+        treereg_weight: weight of TreeReg's loss (``treereg_layer``).
+        treereg_every: steps from one with that loss to the next.
+        arc_weight: weight of GiLT's loss of arcs.
+        count_weight: weight of GiLT's loss of counts.
+        eval_every: steps between evaluations, which write ``last/``.
+        keep_at: moments whose weights are kept: ``500 steps``, ``250k words``, ``1M words`` read.
+        patience: evaluations without a better validation loss before an early stop; 0: never.
         log_every: steps between lines in ``metrics.jsonl``.
-        sample_parses: validation sentences that ``pdtools train`` parses anew at each evaluation, for models
-            that parse (``samples.jsonl``); 0 for none. Nothing else depends on it.
-        mask_share: for masked models: the share of a row's tokens to be predicted.
-        masking: for masked models: the replacement of these tokens, see
-            :data:`~pdtools.training.masking.Replacement`.
-        precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
-        seed: for the first weights, the order of the batches, and dropout.
+        sample_parses: validation sentences parsed at each evaluation (``samples.jsonl``); 0: none.
+        mask_share: share of tokens that masked models predict.
+        masking: the mask for 80% of them, random tokens for 10%; or the mask for all.
+        precision: ``bf16`` is mixed precision; ``auto``: bf16 on a GPU that has it.
+        seed: for first weights, order of batches, and dropout.
     """
 
     steps: int = 10_000

@@ -2,17 +2,15 @@
 
 Files:
     best/, last/: checkpoints.
-    step-N/: checkpoints of step N that ``train.keep_at`` keeps (``["500 steps", "1M words"]``).
-    last/trainer/: optimizer moments, random states, position in the data, early-stop counters (safetensors
-        and JSON), ``SHA256SUMS``.
-    metrics.jsonl: one line per log step and per evaluation; ``kind`` is ``train`` or ``valid``; with TreeReg
-        ``treereg_loss`` and ``treereg_accuracy`` beside ``loss`` (null where no step had it).
+    step-N/: checkpoints that ``train.keep_at`` keeps (``["500 steps", "1M words"]``).
+    last/trainer/: optimizer moments, random states, position in the data, early-stop counters.
+    metrics.jsonl: a line per log step (``kind`` is ``train``) and evaluation (``valid``); with TreeReg also
+        ``treereg_loss`` and ``treereg_accuracy``.
     samples.jsonl: a few validation sentences, parsed anew at each evaluation.
     tensorboard/: the numbers of ``metrics.jsonl``.
-    run.json: command line, configuration, code (version, commit), versions, input hashes, seed, hardware;
-        with ``--init``, the weights copied, new and omitted.
-    .RUN.lock: beside the folder: a file on which the training process holds an ``flock``; it stays, and means
-        nothing by itself.
+    run.json: command line, configuration, versions, input hashes, seed, hardware; with ``--init``, the
+        weights copied, new and omitted.
+    .RUN.lock: beside the folder: the lock of the training process. It stays, and means nothing by itself.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Keys:
     step, id, text: step, row, words.
     gold: the tree of the shards, binarized.
     tree: the best derivation of a beam of 10 (50 for action models).
-    joint, marginal: nats; null for TreeReg, whose trees have no probability.
+    joint, marginal: nats; null for TreeReg.
     reason: the reason why there is no parse; the others are then null.
 """
 

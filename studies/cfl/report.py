@@ -259,15 +259,16 @@ def rns_within(base: Document, longer: Document, *again: Document) -> str:
         base, longer: results of two studies. Runs of one name are one run, which the second resumed.
         again: results or curves of more runs; each counts as a run.
     """
-    counts, best = [], []
+    rows = [["RNS", *base["scores"]], ["---"] * (1 + len(base["scores"]))]
+    rows += [["runs within 0.05 nats"], ["the best of them, nats"]]
     for language in base["scores"]:
         runs = best_by_run(base, language, "rns") | best_by_run(longer, language, "rns")
         values = [*runs.values()]
         for document in again:
             values += best_by_run(document, language, "rns").values()
-        counts.append(f"{sum(value <= WITHIN for value in values)} of {len(values)} on {language}")
-        best.append(number(min(values)))
-    return f"**{listed(counts)}**; the best of each: {listed(best)}"
+        rows[2].append(f"{sum(value <= WITHIN for value in values)} of {len(values)}")
+        rows[3].append(number(min(values)))
+    return markdown_table(rows)
 
 
 def best_by_run(document: Document, language: str, model: str) -> dict[str, float]:

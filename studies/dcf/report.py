@@ -289,7 +289,24 @@ def seeds_of(document: Document, row: str) -> str:
     )
 
 
+# The columns and rows of the page of results: names of rows of table 1, written out.
+SHORT_COLUMNS = ("RNN", "stack RNN", "masked transformer", "+ stack", "causal transformer", "+ stack")
+SHORT_ROWS = {"rs": "reverse string", "sm": "stack manipulation"}
+
+
+def short_table(document: Document) -> str:
+    """Means of the two tasks that are learned, without positions, below the paper's."""
+    rows = [["", *SHORT_COLUMNS], ["---"] * (len(SHORT_COLUMNS) + 1)]
+    for task, name in SHORT_ROWS.items():
+        models = [f"masked/{model}" for model in RNNS]
+        models += [f"{objective}/{kind}-none" for objective in OBJECTIVES for kind in KINDS]
+        rows.append([f"{name}, paper", *(f"{value:.1f}" for value, _ in PAPER_1[task])])
+        rows.append([f"{name}, here", *(mean_of(document, f"{task}/{model}") for model in models)])
+    return markdown_table(rows)
+
+
 PASSAGES: dict[str, Callable[..., str]] = {
+    "short": short_table,
     "table-1": lambda document: table_1(found_in(document)),
     "note": lambda document: note(found_in(document)),
     "table-2": lambda objective, *documents: table_2_of(found_in(*documents), objective),

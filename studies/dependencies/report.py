@@ -47,6 +47,9 @@ COLUMNS = {
     ),
 }
 
+# The columns of the page of results, which has means alone.
+SHORT = (*COLUMNS["table"], *COLUMNS["parses"][:2])
+
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float | None]]]]
 
 
@@ -70,11 +73,13 @@ def gathered(folder: Path) -> dict[str, Any]:
 
 
 def table(scores: Scores, kind: str = "table") -> str:
-    """A row for each model; the mean of its seeds, and each."""
-    columns = COLUMNS[kind]
+    """A row for each model; the mean of its seeds, and (but for the kind ``short``) each."""
+    columns = SHORT if kind == "short" else COLUMNS[kind]
     rows = [["", *(heading for heading, *_ in columns)], ["---"] * (len(columns) + 1)]
     for model, label in MODELS.items():
         cells = [cell(scores.get(model, {}), *where) for _, *where in columns]
+        if kind == "short":
+            cells = [text.partition(" (")[0] for text in cells]
         if any(cells):
             rows.append([label, *cells])
     return markdown_table(rows)
@@ -90,7 +95,7 @@ def cell(seeds: Mapping[str, Any], evaluation: str, name: str, scale: float, dec
     return f"{average:,.{decimals}f} ({', '.join(there)})" if len(there) > 1 else there[0]
 
 
-PASSAGES = {kind: lambda scores, kind=kind: table(scores, kind) for kind in COLUMNS}
+PASSAGES = {kind: lambda scores, kind=kind: table(scores, kind) for kind in (*COLUMNS, "short")}
 
 if __name__ == "__main__":
     try:

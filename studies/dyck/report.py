@@ -372,6 +372,40 @@ def percents(document: Document, model: str, tests: str, key: str = "accuracy", 
     return listed(shares)
 
 
+# Rows of the page of results: training strings, prefixes, model, number of the document, most open brackets.
+SHORT_ROWS = (
+    ("free", "no deeper", "base-attachment", 0, 10),
+    ("free", "no deeper", "pushdown", 0, 10),
+    ("free", "deeper", "base-attachment", 0, 40),
+    ("free", "deeper", "pushdown", 0, 40),
+    ("free, other batches", "deeper", "pushdown-distances", 1, 40),
+    ("strict", "no deeper", "base-attachment", 2, 10),
+    ("strict", "no deeper", "pushdown", 2, 10),
+    ("strict", "deeper", "pushdown", 3, 40),
+    ("strict", "deeper", "pushdown-distances", 3, 40),
+)
+
+
+def short_table(*documents: Document) -> str:
+    """Percent right by distance, mean over seeds, of several settings, below the paper's."""
+    titles = ["training strings", "prefixes", "model", *map(str, DEPENDENCIES), "seeds", "prefixes each"]
+    rows = [titles, ["---"] * len(titles)]
+    for model, published in PAPER.items():
+        shares = [str(published[f"dependency-{least}"]) for least in DEPENDENCIES]
+        rows.append(["paper", "", MODELS[model], *shares, "", ""])
+    for trained, prefixes, model, number, deepest in SHORT_ROWS:
+        scores = documents[number]["scores"][model]
+        sets = [scores.get(f"dependency-{least}-depth-{deepest}", {}) for least in DEPENDENCIES]
+        digits = 1 if number == 3 and model == "pushdown-distances" else 0
+        shares = [
+            f"{100 * mean(seed['accuracy'] for seed in seeds.values()):.{digits}f}" if seeds else "-"
+            for seeds in sets
+        ]
+        tested = [str(len(sets[0])), f"{next(iter(sets[0].values()))['prefixes']:,}"]
+        rows.append([trained, prefixes, MODELS[model], *shares, *tested])
+    return markdown_table(rows)
+
+
 def values(document: Document, *path: str) -> str:
     """Numbers of the results as they are, three decimals: joint perplexities of seeds."""
     found: Any = document
@@ -383,6 +417,7 @@ def values(document: Document, *path: str) -> str:
 
 TABLES_OF_TRAINING = tuple(next(iter(TABLES.values())))
 PASSAGES: dict[str, Callable[..., str]] = {
+    "short": short_table,
     "table": published_table,
     "open": lambda document: open_table(document["by_open_brackets"]),
     "deepest": lambda document: deepest_table(document["by_deepest"]),

@@ -17,7 +17,7 @@ from pdtools.evaluation.comparison.groups import Group, find_models
 from pdtools.files import atomic_text, read_json, read_lines, write_json
 from pdtools.files.json_input import parse_json
 from pdtools.provenance import provenance
-from pdtools.report.tables import markdown_table
+from pdtools.report.tables import listed, markdown_table
 from pdtools.training import read_metrics
 
 ARMS = {"plain": "GPT-2", "pushdown": "Pushdown-GPT2"}
@@ -101,16 +101,6 @@ def compared(out: Path) -> dict[str, Any]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Means over seeds, and each seed, as table 3 has them; what stage 1 came to; both arms compared."""
-    titles = ["", "all", *KINDS.values(), "perplexity", "attachments"]
-    rows = [titles, ["---"] * len(titles)]
-    for rule, title in RULES.items():
-        shares = [found["rules"][rule]["accuracy"], *found["rules"][rule]["accuracy_by_kind"].values()]
-        rows.append([title, *(f"{100 * share:.1f}" for share in shares), "", ""])
-    for arm, title in ARMS.items():
-        runs = [{**run, **run["accuracy_by_kind"]} for run in found["runs"] if run["arm"] == arm]
-        accuracies = [of_seeds(runs, key, 100) for key in ("accuracy", *KINDS)]
-        heads = of_seeds(runs, "attachment_accuracy", 100)
-        rows.append([title, *accuracies, of_seeds(runs, "ppl_given_trees"), heads])
     differences = [
         ["seed", "points [95%]", "right in one arm only: plain, pushdown", "McNemar's p"],
         ["---"] * 4,
@@ -123,7 +113,22 @@ def markdown(found: Mapping[str, Any]) -> str:
     (pair,) = found["of_all"]["pairs"]
     if pair["over_seeds"] is not None:
         differences.append(["mean, over seeds", interval(pair["difference"], *pair["over_seeds"]), "", ""])
-    return markdown_table(rows) + "\n" + markdown_table(differences)
+    return accuracies(found) + "\n" + markdown_table(differences)
+
+
+def accuracies(found: Mapping[str, Any]) -> str:
+    """The first of these tables: means over seeds, and each seed."""
+    titles = ["", "all", *KINDS.values(), "perplexity", "attachments"]
+    rows = [titles, ["---"] * len(titles)]
+    for rule, title in RULES.items():
+        rates = [found["rules"][rule]["accuracy"], *found["rules"][rule]["accuracy_by_kind"].values()]
+        rows.append([title, *(f"{100 * rate:.1f}" for rate in rates), "", ""])
+    for arm, title in ARMS.items():
+        runs = [{**run, **run["accuracy_by_kind"]} for run in found["runs"] if run["arm"] == arm]
+        shares = [of_seeds(runs, key, 100) for key in ("accuracy", *KINDS)]
+        heads = of_seeds(runs, "attachment_accuracy", 100)
+        rows.append([title, *shares, of_seeds(runs, "ppl_given_trees"), heads])
+    return markdown_table(rows)
 
 
 def interval(difference: float, low: float, high: float) -> str:
@@ -143,20 +148,19 @@ def found_here(found: Mapping[str, Any]) -> str:
     plain, pushdown = (
         mean(100 * run["accuracy"] for run in found["runs"] if run["arm"] == arm) for arm in ARMS
     )
-    differences = ", ".join(f"{100 * (pair['b'] - pair['a']):+.1f}" for pair in found["by_seed"].values())
+    differences = listed([f"{100 * (pair['b'] - pair['a']):+.1f}" for pair in found["by_seed"].values()])
     (pair,) = found["of_all"]["pairs"]
-    rules = " and ".join(
-        f"{title} {100 * found['rules'][rule]['accuracy']:.1f}%" for rule, title in RULES.items()
-    )
-    over_all = interval(pair["difference"], *pair["over_seeds"])
+    first, last = (f"{100 * found['rules'][rule]['accuracy']:.1f}%" for rule in RULES)
+    low, high = pair["over_seeds"]
     return (
-        f"Pushdown-GPT-2 answers {pushdown:.1f}% of the items right, the plain GPT-2 {plain:.1f}%; by seeds"
-        f" the differences are {differences} points, on average {over_all} (95%, over seeds)."
-        f" Chance is 50%; {rules}."
+        f"Pushdown-GPT-2 answers {pushdown:.1f}% of the items right and the plain GPT-2 {plain:.1f}%."
+        f" The difference is {pair['difference']:+.1f} points"
+        f" (95% interval over seeds {low:+.1f} to {high:+.1f}); with the single seeds it is {differences}."
+        f" Chance is 50%; {RULES['first']} gives {first} and {RULES['last']} {last}."
     )
 
 
-PASSAGES = {"table": markdown, "found": found_here}
+PASSAGES = {"table": markdown, "accuracies": accuracies, "found": found_here}
 
 if __name__ == "__main__":
     try:

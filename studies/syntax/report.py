@@ -102,6 +102,7 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "score": score_tables.score_of,
     "loss": score_tables.loss_of,
     "difference": score_tables.difference_in,
+    "points": score_tables.points_in,
     "particles": score_tables.particles_in,
     "planned": score_tables.planned_in,
     "hours": score_tables.hours_of,

@@ -138,6 +138,13 @@ def difference_in(found: Document, model: str, score: str) -> str:
     return difference_of(pair_of(found, model, score))
 
 
+def points_in(found: Document, model: str, score: str) -> str:
+    """A model's gain in points over the base LM as a phrase, for pages of results."""
+    pair = pair_of(found, model, score)
+    low, high = pair["over_seeds"] or pair["over_items"]
+    return f"{pair['difference']:.1f} points (95% interval {low:.1f} to {high:.1f}; p = {pair['p_holm']:.2g})"
+
+
 def pair_of(found: Document, model: str, score: str) -> Document:
     """The comparison of a model's overall score with the base LM's."""
     task, name, *_ = SCORES[score]

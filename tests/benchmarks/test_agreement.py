@@ -30,9 +30,9 @@ def test_a_line_shows_the_largest_difference(agreement: Any) -> None:
     assert agreement.table_row(line) == "| name | peer | 2 | 2.5 | 0.5 | 3 |"
 
 
-def test_sums_over_derivations_agree_and_are_in_the_docs(agreement: Any) -> None:
+def test_sums_over_derivations_agree_and_are_in_the_notebook(agreement: Any) -> None:
     lines = list(agreement.exhaustive())
-    documented = (REPOSITORY / "docs" / "notes" / "agreement.md").read_text()
+    documented = (REPOSITORY / "benchmarks" / "measured.md").read_text()
     for line in lines:
         assert line["difference"] <= line["allowed"]
         assert f"| {line['name']} | {line['peer']} |" in documented
@@ -47,9 +47,9 @@ def test_the_perplexity_without_a_tape_is_the_exponential_of_the_loss(agreement:
     assert lines[0]["ours"] > 1
 
 
-def test_published_scores_agree_and_are_in_the_docs(agreement: Any, test_data: Path) -> None:
+def test_published_scores_agree_and_are_in_the_notebook(agreement: Any, test_data: Path) -> None:
     lines = [*agreement.evalb(), *agreement.sg_published()]
-    documented = (REPOSITORY / "docs" / "notes" / "agreement.md").read_text()
+    documented = (REPOSITORY / "benchmarks" / "measured.md").read_text()
     for line in lines:
         assert line["difference"] <= line["allowed"], line
         assert agreement.table_row(line) in documented

@@ -32,7 +32,7 @@ GUIDE = script(REPOSITORY / "packaging" / "guide.py")
 PRINTED = ["first-steps.md"]
 
 
-@pytest.mark.parametrize("page", PRINTED)
+@pytest.mark.parametrize("page", ["../../README.md", *PRINTED])
 def test_what_commands_print(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``make guide`` writes the pages anew."""
     text = (REPOSITORY / "docs" / "guide" / page).read_text("utf-8")

@@ -115,11 +115,11 @@ def test_runs_of_the_rns_that_come_within_the_papers_bound(tmp_path: Path) -> No
     found = passage(tmp_path, "cfl rns-within epochs-20.json longer.json marked-reversal-rns-again.json")
     again = of_results("cfl", "marked-reversal-rns-again")["scores"]["marked-reversal"]["rns"]
     assert min(again["lr0.005-1"]["valid_by_step"]) > 0.05
-    assert "**1 of 2 on marked-reversal, 1 of 12 on unmarked-reversal, 1 of 1 on padded-reversal" in found
+    assert "| runs within 0.05 nats | 1 of 2 | 1 of 12 | 1 of 1 | " in found
     curves = of_results("cfl", "unmarked-reversal")["scores"]["unmarked-reversal"]["rns"]
     assert len(curves) == 12
     best = min(min(run["valid_by_step"]) for run in curves.values())
-    assert f"the best of each: 0.002, {best:.3f}, " in found
+    assert f"| the best of them, nats | 0.002 | {best:.3f} | " in found
 
 
 def test_the_table_of_dyck_has_the_models_that_were_tested(tmp_path: Path) -> None:
@@ -142,6 +142,36 @@ def test_the_second_table_of_the_tasks_has_the_other_ones_column(tmp_path: Path)
     assert next(row for row in rows if row.startswith("| RS vanilla | ")).startswith(
         f"| RS vanilla | **{mean:.1f}** "
     )
+
+
+def test_the_short_table_of_the_tasks_has_the_means_of_the_long_one(tmp_path: Path) -> None:
+    long = [row.split(" | ") for row in passage(tmp_path, "dcf table-1 reduced.json").splitlines()]
+    short = [row.split(" | ") for row in passage(tmp_path, "dcf short reduced.json").splitlines()[2:]]
+    wanted = [
+        row for name in ("| RS, paper", "| RS", "| SM, paper", "| SM") for row in long if row[0] == name
+    ]
+    means = [[re.sub(r"\**([\d.]+).*", r"\1", cell) for cell in row[1:]] for row in wanted]
+    assert [[cell.rstrip(" |") for cell in row[1:]] for row in short] == means
+
+
+def test_the_short_table_of_dyck_has_the_percents_of_the_long_ones(tmp_path: Path) -> None:
+    files = "free-5000-mixed.json free-5000.json strict-5000.json steps-10000.json"
+    rows = [row.split(" | ") for row in passage(tmp_path, f"dyck short {files}").splitlines()[4:]]
+    settings = [
+        "50-40,100-40,200-40 accuracy 0",
+        "50-10,100-10,200-10",
+        "50-40,100-40,200-40,300-40 accuracy 1",
+    ]
+    wanted = [
+        passage(tmp_path, f"dyck percents {file} {model} {of}")
+        for file, model, of in (
+            ("free-5000-mixed.json", "pushdown", settings[0]),
+            ("strict-5000.json", "pushdown", settings[1]),
+            ("steps-10000.json", "pushdown-distances", settings[2]),
+        )
+    ]
+    shown = [[cell for cell in rows[k][3:7] if cell != "-"] for k in (3, 6, 8)]
+    assert [re.findall(r"[\d.]+", text) for text in wanted] == shown
 
 
 def test_relative_links_lead_to_files_and_headings() -> None:

@@ -172,3 +172,12 @@ def test_keys_of_recipes_are_all_listed_once() -> None:
     page = (PAGES / "files" / "recipe.md").read_text("utf-8")
     for name in ("layers", "pushdown_layers", "max_open", "scaffold", "stack_states", "learning_rate"):
         assert f"| `{name}` |" in page
+
+
+def test_every_bundled_recipe_and_benchmark_is_named() -> None:
+    from pdtools.evaluation.benchmark.from_toml import bundled
+    from pdtools.training.recipe import bundled_recipes
+
+    for page, wanted in (("recipe", bundled_recipes()), ("benchmark", bundled())):
+        text = (PAGES / "files" / f"{page}.md").read_text("utf-8")
+        assert {*wanted} <= {*re.findall(r"`([\w-]+)`", text)}, page

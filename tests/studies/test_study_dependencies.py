@@ -42,3 +42,5 @@ def test_tables(report: ModuleType, tmp_path: Path) -> None:
     assert row == "| GiLT, scorer of 16 | 61.5 (60.0, 63.0) |  |  |  |  |  |"
     *_, row = report.table(found).splitlines()
     assert row == "| GiLT, scorer of 16 |  | 1,500 (1,500, 1,500) |  |  |  |  |"
+    *_, row = report.table(found, "short").splitlines()
+    assert row == "| GiLT, scorer of 16 |  | 1,500 |  |  |  |  | 61.5 |  |"

@@ -195,6 +195,7 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
     of_one["loss"] = ("tg",)
     of_other_files = {
+        "points",
         "tapes",
         "tapes-over-seeds",
         "gain",
@@ -251,6 +252,11 @@ def test_budgets_are_of_the_models_that_all_have(found: dict[str, Any], report: 
     assert cells[0] == cells[2]
     assert cells[1][3] == report.score_tables.score_of(found, "pushdown", "sg")
     assert cells[1][4] == report.score_tables.difference_in(found, "pushdown", "sg")
+    numbers = re.findall(r"-?\d[\d.]*", cells[1][4])
+    assert (
+        re.findall(r"-?\d[\d.]*", report.PASSAGES["points"](found, "pushdown", "sg").replace("95%", ""))
+        == numbers
+    )
 
 
 def test_particles_beside_the_base_lms_marginal(report: ModuleType) -> None:

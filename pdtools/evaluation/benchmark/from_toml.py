@@ -5,31 +5,27 @@ Keys:
     path: a regular expression for paths (RE2: no lookaround), whose groups are columns, in place of a row's
         own of that name: ``"(?P<language>[a-z]+)_evalset/"``.
     form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines). Without ``quote``,
-        quotes that R or Excel put around cells of TSV are undone, and those of the text stay.
-    rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}",
-        good = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
-    [strings]: templates over columns, and ``file``, ``dir``, ``row`` unless a column has that name:
-        ``"{good.text}"`` of the row ``good``;
-        in JSON and Parquet also a key after a dot, ``"{choices.text}"``, of each object if there is a list;
-        filters after a bar: ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``,
-        ``strip``. Or ``{ context = "{prefix}", text = "{form}" }``: only the text is scored, given the
-        context.
-    options: ``{ texts = "{options}", right = 0 }``, or ``right = "{label}"``, with ``context``: one of
-        several is right. A number is an index, from 0; else ``right`` is the text, or one of ``labels``:
-        ``["A", "B"]``, or a row's own, ``"{choices.label}"``. With ``missing = true``, options with an empty
-        or missing column are left out.
-    [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; the one
-        called ``main`` counts; without any, ``good > bad``.
-    [scores]: the scores that predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``,
-        ``per_word``, ``{ slln = 0.5 }`` (a power from 0 to 10).
-    [levels]: groups of items, the finest last; the overall score is the mean of the finest. If one level's
-        groups lie across another's, the finest are the combinations, and the scores of these levels are over
-        their items. ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
+        quotes around whole cells of TSV are undone.
+    rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}", good
+        = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
+    [strings]: templates over columns, ``file``, ``dir`` and ``row``: ``"{good.text}"`` of the row ``good``;
+        ``"{choices.text}"``, a key in JSON and Parquet, of each object of a list; filters after a bar:
+        ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``, ``strip``. With ``{
+        context = "{prefix}", text = "{form}" }`` only the text is scored, given the context.
+    options: one of several is right: ``{ texts = "{options}", right = 0 }``, with or without ``context``.
+        ``right`` is an index, from 0; the text; or one of ``labels`` (``["A", "B"]``, or a row's own,
+        ``"{choices.label}"``). ``missing = true`` leaves out options with an empty or missing column.
+    [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; ``main``
+        counts. Default: ``good > bad``.
+    [scores]: what predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``, ``per_word``,
+        ``{ slln = 0.5 }`` (a power from 0 to 10).
+    [levels]: groups of items, the finest last; the overall score is the mean of the finest. If levels cross,
+        the finest are the combinations, and the levels' scores are over their items. ``{ flags = ["binding",
+        "NPI"] }``: true-or-false columns; an item may be in several.
     [chance]: the score of guessing, by prediction.
     label, threshold: instead of predictions: acceptability, ``threshold = { from = "*train*" }``.
     value: instead of predictions: ``{ column = "ratio", against = "a - b", correlation = "spearman" }``.
-    suites: ``true``: SyntaxGym files, which hold items and predictions themselves (``--as sg`` is
-        ``eval-sg``).
+    suites: ``true``: SyntaxGym files, with their own items and predictions.
     reader: for files that are no tables (``pdtools/evaluation/benchmark/readers.py``).
 """
 

@@ -347,13 +347,12 @@ class JudgedItems:
         """The columns of ``items.parquet``: a row for each prediction of each item.
 
         Columns:
-            item: its name, or its number from 1 in the order of files and rows; with its finest group
-                (paradigm, suite, or the last level) it names an item.
-            prediction, formula: number of the prediction, from 1, and its formula; the first counts.
+            item: its name, or its number from 1 in the order of the data; unique in its finest group
+                (paradigm, suite, last level).
+            prediction, formula: number from 1, and formula; the first counts.
             outcome, correct: right, wrong, tie or unscorable; whether it is right.
-            margin_bits: the amount in bits by which the prediction holds, negative where it does not
-                (:meth:`pdtools.evaluation.sg.formula.Formula.margin`); null with ``--beam auto``.
-            beam, margin: the values at which the item was decided with ``--beam auto``.
+            margin_bits: bits by which the prediction holds, negative if it fails; null with ``--beam auto``.
+            beam, margin: with ``--beam auto``: those that decided the item.
             reason: the reason why there is no outcome.
         """
         import pyarrow as pa
@@ -381,16 +380,15 @@ class JudgedItems:
 
         Columns:
             item, string: the item, beside its finest group, and the string's role: good, bad, a condition.
-            region, name: number and name of the region; null for others, and for the end.
-            context: the text before it, if only what follows is scored.
+            region, name: number and name of the region, or null.
+            context: text before it, if only what follows is scored.
             text: the region, or the string, as in the data.
             read: the whole string as the model read it.
             tokens: number of its tokens.
-            bits: their surprisal; null if the string has no score, or with ``--beam auto`` if no prediction
-                needs the region or a later one (there is then no row for the end).
-            surprisals: the tokens of ``read``: ``token``, ``start``, ``end`` (characters), and ``bits``
-                (float32), with end-of-sentence last if it counts; they add up.
-            dropped: the share of p(x) of the string that the search is estimated to have lost.
+            bits: their surprisal; null without a score, or if ``--beam auto`` did not need it.
+            surprisals: the tokens: ``token``, ``start``, ``end`` (characters of ``read``), and ``bits``
+                (float32), with end-of-sentence if it counts.
+            dropped: share of p(x) that the search is estimated to have lost.
             reason: the reason why there is no surprisal.
         """
         import pyarrow as pa

@@ -19,14 +19,10 @@ class GiltConfig(TransformerConfig):
     """Shape of GiLT, a transformer whose attention sees a dependency graph (Huang et al. 2026).
 
     Attributes:
-        counts: the support of the distribution of a word's number of arcs: "masked": the legal numbers;
-            "all": 0 to 29 (as released), so that some probability is lost.
-        arcs: given their number, the best-scored candidates ("released"), or a "set" with a probability, of
-            which these are the most likely one. The set is not in the paper.
-        best_counts: number of a hypothesis's most probable counts that a beam search follows (released: 5, of
-            all 30; a hypothesis without a legal one among them keeps its best legal one); 0: all.
-        scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model. Its first
-            weights are PyTorch's, or with ``initialization`` "depth-scaled" the released ones.
+        counts: a word's possible numbers of arcs; with "all" 30, as released, some probability is lost.
+        arcs: the best-scored candidates, or a "set" with a probability (not in the paper).
+        best_counts: most probable counts that a search follows; 0: all. Released: 5, of all 30.
+        scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.
         feature_width: width of the embeddings of degrees, depths and distances.
     """
 

@@ -60,9 +60,8 @@ class PlmConfig(ActionModelConfig):
 
     Attributes:
         n_labels: number of constituents' labels: the tokenizer's.
-        max_open: the most constituents that may be open at once.
-        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution;
-            or over "all" of them, as in effect the released code does: then probability is lost.
+        max_open: most constituents open at once.
+        normalize: the actions that share probability; with "all", as released, some is lost.
     """
 
     n_labels: int
@@ -134,8 +133,8 @@ class DependencyGrammarConfig(ActionModelConfig):
     Positions of its arc-standard actions see the stack, and relative positions count its items.
 
     Attributes:
-        max_open: the most words that may be on the stack at once, as in a chain of right arcs.
-        lift: lift crossing arcs of the data, to the head of their head; else sentences with such are unfit.
+        max_open: most words on the stack at once.
+        lift: lift crossing arcs of the data to the head's head; else such sentences are unfit.
     """
 
     max_open: int = 100

@@ -28,28 +28,26 @@ class RecurrentConfig:
 
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
-        hidden_size: the size of the controller's hidden state.
-        embedding_size: the size of token embeddings; 0 for one-hot vectors.
-        stack: "none", "stratification" (Grefenstette et al., 2015), "superposition" (Joulin and Mikolov,
-            2015), or "nondeterministic" (DuSell and Chiang, 2020, 2022).
-        stack_vector: the size of the vectors that the first two push.
-        stack_depth: most elements of their stacks, the lowest are lost; 0 for no limit.
-        stack_push: the vectors that superposition pushes: "learned", made by a layer and the logistic
-            function; "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
-        stack_states, stack_symbols: numbers of states and symbols of the nondeterministic stack's automaton.
-        stack_unnormalized: whether its transitions' weights are exponentials, not distributions.
-        stack_states_in_reading: whether its reading distinguishes states.
-        stack_window: tokens that a symbol on it is remembered for at most; 0 for no limit.
-        first_input: the controller's input before the first prediction: "none" (the prediction is made from
-            h = 0), "root", or "eos".
-        objective: "causal": the token at k is predicted from the tokens before it; "masked": from those up to
-            k.
-        initialization: all weights are at first "uniform", as the next two say; or "fan-in": Haiku's
-            truncated normal of deviation 1 / sqrt(inputs), biases 0.
-        initial_range: controller and action layer are at first uniform within plus or minus this.
-        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
-            is the action layer of the first two stacks then, as in the paper's implementation.
+        controller: "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
+        hidden_size: size of its hidden state.
+        embedding_size: size of token embeddings; 0: one-hot vectors.
+        stack: Grefenstette et al. (2015), Joulin and Mikolov (2015), or DuSell and Chiang (2020, 2022).
+        stack_vector: size of the vectors that the first two push.
+        stack_depth: most elements of their stacks, the lowest are lost; 0: no limit.
+        stack_push: vectors that superposition pushes: the "hidden" state, a "linear" map of it, or the
+            logistic function of that ("learned").
+        stack_states: states of the nondeterministic stack's automaton.
+        stack_symbols: its symbols.
+        stack_unnormalized: its transitions' weights are exponentials, not distributions.
+        stack_states_in_reading: its reading distinguishes states.
+        stack_window: tokens that it looks back at most; 0: no limit.
+        first_input: the input before the first prediction; "none": it is made from h = 0.
+        objective: token k is predicted from those before it, or up to k.
+        initialization: all weights are "uniform" at first, as the next two say; or "fan-in": truncated normal
+            of deviation 1 / sqrt(inputs), biases 0.
+        initial_range: controller and action layer are uniform within plus or minus this.
+        initial_output: output layer and embedding, and the action layer of the first two stacks: "uniform"
+            too, or Glorot's with biases 0.
     """
 
     vocab_size: int

@@ -26,63 +26,45 @@ class TransformerConfig:
 
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        layers, d_model, heads, d_ff: numbers and widths of the layers.
-        positions: "learned" (an embedding per position, added to the input), "sincos" (fixed ones),
-            "relative" (Transformer-XL), "rotary" (queries and keys are rotated by their positions),
-            "alibi" (a fixed penalty on distance), or "none".
-        max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
-        input_dropout: on the embeddings.
-        attention_dropout: on the attention weights.
-        output_dropout: on the output of every sub-layer.
-        feed_forward_dropout: within feed-forward networks, on the activation's output; also those of a head
-            of the form "released".
+        layers: number of layers.
+        d_model: width of the states.
+        heads: heads of attention.
+        d_ff: width of feed-forward networks.
+        positions: the kind of positions ("relative" is Transformer-XL's).
+        max_length: number of "learned" positions.
+        input_dropout: on embeddings.
+        attention_dropout: on attention weights.
+        output_dropout: on every sub-layer's output.
+        feed_forward_dropout: on activations in feed-forward networks and a "released" head.
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
-        head_form: the attachment head's networks: "paper" (eq. 5 and fig. 8), or "released": twice as wide,
-            with positions, unscaled, and keys with the depths that candidates have at the moment.
-        normalize: the candidates that an attachment's probability is normalised over: "allowed", so that
-            p(x, y) is a distribution; "all" tokens before, as the released code does: then probability is
-            lost; or all, and a search attaches only to "open" tokens, in no constituent yet, as the
-            released one for strings of brackets does. The last two need the form "released".
-        final_id: the token that follows end-of-sentence, which is then read, and attaches to ROOT with the
-            probability that the head gives it; -1: none. Their probabilities count as end-of-sentence's.
-            Imported models have one.
-        layout: the rows that it learns from: "sentence": one sentence, end-of-sentence after it; "window":
-            whole sentences, each with its own ROOT, to which its last token attaches. The training data
-            decide it.
-        window_roots: whether the ROOT after a sentence is "predicted", like any other token, or "given": it
-            follows with probability 1 after a sentence's end, and no token else has a share of its
-            probability. Default: given if an attachment ends the sentence, predicted without a head.
-        objective: "causal": the token at k is predicted from the tokens before it; "masked": from the whole
-            row, at its own position.
-        norm: the position of layer norms: on a sub-layer's input ("pre"), or on the sum of its input and
-            output ("post").
+        head_form: the attachment head's networks, as in the paper or its code.
+        normalize: candidates that share an attachment's probability; others than "allowed" need the
+            "released" head, and lose probability.
+        final_id: for imported models: the token after end-of-sentence; -1: none.
+        layout: rows of the training data.
+        window_roots: ROOT after a sentence is "predicted" like any token, or "given" with probability 1.
+            Default: given if an attachment ends the sentence.
+        objective: tokens are predicted from those before, or from the whole row.
+        norm: layer norms on a sub-layer's input, or on the sum of input and output ("post").
         norm_eps: added to variances by layer norms.
-        activation: the feed-forward network's; "gelu" is GPT-2's, approximated with tanh.
-        position_biases: whether "relative" has the biases u and v; without them both are 0.
-        attention_bias: whether the maps to queries, keys, values and from the heads have biases.
-        output_bias: whether the output layer has one.
-        scale_embeddings: multiply token embeddings by the root of d_model.
+        activation: "gelu" is GPT-2's, approximated with tanh.
+        position_biases: "relative" has the biases u and v.
+        attention_bias: the maps to queries, keys, values and from the heads have biases.
+        output_bias: the output layer has one.
+        scale_embeddings: token embeddings are multiplied by the root of d_model.
         embedding_norm: a layer norm on the input.
         output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
-        initialization: "gpt2": normal, deviation 0.02, smaller for maps that add to the residual stream;
-            "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
-            embeddings and 1 / sqrt(inputs) for matrices; "depth-scaled": truncated normal, of deviation
-            sqrt(2 / layers / inputs) for matrices, and uniform within sqrt(3 / d_model) for embeddings;
-            "released": as of the released Pushdown LM: Xavier's uniform one for token embeddings and
-            feed-forward maps, else torch's own, which for depth tables is normal, of deviation 1.
+        initialization: normal, deviation 0.02 ("normal"), less for maps that add to the residual stream
+            ("gpt2"); truncated normal, 1 / sqrt(inputs), embeddings 0.02 ("fan-in"), or sqrt(2 / layers /
+            inputs), embeddings uniform within sqrt(3 / d_model) ("depth-scaled"); Xavier's for token
+            embeddings and feed-forward maps, else torch's ("released").
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
-        stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
-        treereg_layer: the layer, from 1 on, whose output TreeReg (Nandi et al. 2025) trains to separate
-            where trees split; 0 for none. For causal models without tapes or actions.
+        stack_layers: layers with stack attention: "none", "all", or "last N".
+        treereg_layer: the layer, from 1, whose output TreeReg trains; 0: none.
         treereg_share: the share of that output, its first values, at least two.
-        regression: predict a number for each row, a linear function of the last token's final state. Set by
-            prompts that ask for numbers.
-        as_released: if stack attention's released code differs from the paper, do as the code does:
-            sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
-            models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
-            past; masked models do not read ROOT; causal models predict the token at k from those before
-            k - 1.
+        regression: predict a number for each row. Set by prompts that ask for numbers.
+        as_released: stack attention does as the released code where that differs from the paper.
     """
 
     vocab_size: int

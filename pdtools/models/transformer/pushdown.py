@@ -27,21 +27,15 @@ class PushdownConfig(TransformerConfig):
     Attributes:
         attachment_head: always true.
         pushdown_layers: "all", or "last N".
-        depths: rows of each depth table; deeper tokens use the last row, and are counted.
-        depth_init: initialization of the depth tables of pushdown layers: "normal", or "zero": at first the
-            tape makes no difference to tokens.
-        depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
-            before the key map (eq. 6).
-        stack_distances: also give the attention of pushdown layers, or the attachment head, a learned penalty
-            on distance from the top of the stack. Not in the paper.
-        distances_in: the parts with that penalty: "both", only the "attention", or only the attachment
-            "head".
-        head_slope: that penalty of the attachment head at first, nats for each open token above. Steep, no
-            content of a candidate outweighs it if the stack is deeper than in training, as strings of
-            brackets need it; it falls slowly in training, and language needs it low from the start.
-        head_reads: the attachment head's representation of the token that attaches: its "embedding" (eq. 5),
-            or the "prefix": the output of the layers below the first pushdown layer, which know the tokens up
-            to it and no tape. Not in the paper.
+        depths: rows of a depth table; deeper tokens use the last.
+        depth_init: first weights of the depth tables.
+        depth_space: depths are added to keys (fig. 7), or to "hidden" states (eq. 6).
+        stack_distances: a learned penalty on distance from the top of the stack. Not in the paper.
+        distances_in: the parts with that penalty.
+        head_slope: the head's penalty at first, nats for each open token above: high for brackets deeper than
+            in training, low for language.
+        head_reads: how the head sees the token that attaches: by its "embedding" (eq. 5), or by the layers
+            below the first pushdown layer ("prefix", not in the paper).
     """
 
     attachment_head: bool = True

@@ -21,9 +21,9 @@ def test_every_field_has_a_meaning_and_every_meaning_a_field(config_class: type)
 
 
 def test_a_meaning_is_whole() -> None:
-    patience = meanings(TrainConfig)["patience"]
-    assert patience.endswith("0 for never.")
-    assert meanings(TrainConfig)["masking"].count("\n") == 0
+    schedule = meanings(TrainConfig)["schedule"]
+    assert schedule.endswith("without a better validation loss.")
+    assert schedule.count("\n") == 0
 
 
 def test_recipes_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
