@@ -175,7 +175,7 @@ def cfl(
 
     For every ten strings, one length is drawn uniformly from those in --lengths at which the language has
     strings. A grammar is a text file with one line per symbol, such as "S -> '0' S '0' [1/2] | '#' [1/2]".
-    docs/guide/context-free.md describes the format. dyck-released is dyck as the code of DuSell and Chiang
+    docs/guide/formal.md describes the format. dyck-released is dyck as the code of DuSell and Chiang
     (2022) draws it.
 
     \b
