@@ -151,7 +151,7 @@ def show(
     if arcs := description.get("arcs"):
         console.print(Text(f"arcs {_arcs(arcs)}"))
     for each in trees:
-        console.print(Text(tree_text(each)))
+        console.print(Text(tree_text(each).rstrip()))
     console.print()
     console.print(_table(description["tokens"]) if actions is None else _actions(description["actions"]))
 
@@ -192,7 +192,7 @@ def _actions(positions: list[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in positions[0]:
         is_left = name in ("action", "head", "word", "arcs") or (
             isinstance(positions[0][name], list) and name != "sees"
@@ -217,7 +217,7 @@ def _table(tokens: list[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("k", justify="right")
     table.add_column("token")
     table.add_column("word")

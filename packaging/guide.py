@@ -31,6 +31,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 _PART = re.compile(
@@ -114,7 +115,8 @@ def _run(command: str) -> int:
 
     words = shlex.split(command, comments=True)
     if words[0] == "pdtools" and not re.search(r" [|<>&]|\*", command):
-        return run(words[1:])
+        with mock.patch.object(sys, "argv", words):  # which jobs and provenance keep
+            return run(words[1:])
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)

@@ -29,7 +29,18 @@ LAST_LAYER = "--set config.pushdown_layers='last 1' --set train.steps=2 --set tr
 
 
 GUIDE = script(REPOSITORY / "packaging" / "guide.py")
-PRINTED = ["first-steps.md", "choosing.md", "formal.md", "pretrained.md", "python.md", "coming-from.md"]
+PRINTED = [
+    "install.md",
+    "first-steps.md",
+    "treebanks.md",
+    "train.md",
+    "troubleshooting.md",
+    "choosing.md",
+    "formal.md",
+    "pretrained.md",
+    "python.md",
+    "coming-from.md",
+]
 
 
 @pytest.mark.parametrize("page", ["../../README.md", *PRINTED])
@@ -132,14 +143,6 @@ def shown(page: str) -> list[str]:
         for line in re.sub(r" *\\\n *", " ", fences).splitlines()
         if re.match(r" *pdtools (?!data )", line)
     ]
-
-
-def test_install(capfd: pytest.CaptureFixture[str]) -> None:
-    found = commands("install.md")
-    assert len(found) == 2
-    for command in found:
-        assert run(shlex.split(command)[1:]) == 0, command
-    assert "fell" in capfd.readouterr().out
 
 
 def keep_gpt2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: list[str]) -> None:
@@ -348,29 +351,6 @@ def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(vars(namespace["scorer"])["tokenizer"]).__name__ == "PdtoolsTokenizer"
 
 
-def test_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a tenth of the sample, and models that are hardly trained."""
-    pytest.importorskip("vl_convert")
-    for folder in ("treebank", "blimp", "sg"):
-        (tmp_path / "sample" / folder).mkdir(parents=True)
-    for file in ("train", "valid", "test"):
-        lines = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").splitlines()
-        kept = lines if file == "train" else lines[:20]
-        (tmp_path / "sample" / "treebank" / f"{file}.mrg").write_text("\n".join(kept))
-    for folder in ("blimp", "sg"):
-        first = sorted((REPOSITORY / "data" / folder).glob("*.json*"))[0]
-        shutil.copy(first, tmp_path / "sample" / folder)
-    monkeypatch.chdir(tmp_path)
-    found = commands("train.md")
-    assert len(found) == 24
-    for command in found:
-        command = command.replace("--config tiny", f"--config tiny{SMALLER}").replace("--beam 10", "--beam 2")
-        command = command.replace("out/results", "results")
-        command += " --beam 2 --limit 2" if "eval-blimp" in command else ""
-        assert run([*shlex.split(command)[1:]]) == 0, command
-    assert list((tmp_path / "figures").glob("*.svg"))
-
-
 def test_the_notebook() -> None:
     """Its cells, one after the other, as a notebook runs them."""
     cells = json.loads((REPOSITORY / "examples" / "pdtools.ipynb").read_text("utf-8"))["cells"]
@@ -380,54 +360,6 @@ def test_the_notebook() -> None:
     for source in code:
         exec(compile(source, "examples/pdtools.ipynb", "exec"), names)
     assert set(names["both"]) == {"pushdown", "base"}
-
-
-def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    export = (
-        "#BOS 1\nDer\tART\t--\tHD\t500\nMann\tNN\t--\t--\t500\nlacht\tV\t--\tHD\t0\n"
-        "#500\tNP\t--\t--\t0\n#EOS 1\n"
-    )
-    tiger = (
-        '<corpus><s><graph><terminals><t id="a" word="Er" pos="P"/><t id="b" word="lacht" pos="V"/>'
-        '</terminals><nonterminals><nt id="c" cat="S"><edge idref="a"/><edge idref="b"/></nt>'
-        "</nonterminals></graph></s></corpus>"
-    )
-    rows = [("1-2", "du", "_", "_"), ("1", "de", "ADP", "3"), ("2", "le", "DET", "3")]
-    rows.append(("3", "chat", "NOUN", "0"))
-    conllu = "# text = du chat\n" + "".join(
-        f"{place}\t{word}\t_\t{tag}\t_\t_\t{head}\t_\t_\t_\n" for place, word, tag, head in rows
-    )
-    penn = [f"(S (NP (DT the) (NN dog{i})) (VP (VBZ barks)))\n" for i in range(200)]
-    files = {
-        "wsj/a.mrg": "".join(penn),
-        "gum/const/a.ptb": "".join(penn),
-        "indonesian.bracket": "1\t(S (NP (NN (pesta olahraga))) (VP (VB (lari)) (NP (*-1))))\n",
-        "saga/a.psd": "( (IP (NP-SBJ *pro*) (VBD ran-run) (. .-.)) (ID SAGA,.1))\n",
-        "tiger.xml": tiger,
-        "negra.export": export,
-        "dptb.discbracket": "(S (NP 0=The 1=dog) (V 2=barks))\n",
-        "UD_Turkish/a.conllu": conllu,
-        "UD_French/a.conllu": conllu,
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
-    found = commands("treebanks.md")
-    assert len(found) == 12
-    for command in found:
-        if "--parser stanza" in command:  # whose models nobody has here
-            continue
-        command = command.replace("--vocab-size 8000", "--vocab-size 300")
-        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-    written = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.trees")}
-    assert written["indonesian.trees"] == "(S (NP (NN pesta\u00a0olahraga)) (VP (VB lari)))\n"
-    assert written["saga.trees"] == "(IP (VBD ran) (. .))\n"
-    assert written["tiger.trees"] == "(S (P Er) (V lacht))\n"
-    assert written["negra.trees"] == "(VROOT (NP (ART Der) (NN Mann)) (V lacht))\n"
-    assert written["turkish.trees"] == "(NOUNP (ADP de) (NOUNP|<DET-NOUN> (DET le) (NOUN chat)))\n"
-    assert written["french.trees"] == "(NOUNP (ADP du) (NOUN chat))\n"
-    assert (tmp_path / "french.trees.text").read_text() == "du chat\n"
 
 
 MODELS = {"choosing.md": 3, "formal.md": 10, "pretrained.md": 6, "coming-from.md": 6}
