@@ -113,6 +113,11 @@ def _code() -> re.Pattern[str]:
     return re.compile("|".join([_CODE[0], rf"\bpdtools (?:{named})\b(?: {option})?", option, *_CODE[1:]]))
 
 
+def command(*words: str) -> str:
+    """A command's help: what it is for, its examples, then its arguments and options."""
+    return f"{about(*words)}\n\nOptions:\n\n{options(*words)}"
+
+
 def options(*command: str) -> str:
     """The list of a command's arguments and options; of shared ones, which are on another page, the names."""
     shared = _shared()
@@ -188,14 +193,15 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> tu
         name += f" {value.replace('|', ' or ')}" if value and not choices else ""
         said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
     if choices:
-        said.append(f"One of {', '.join(f'`{each}`' for each in choices)}.")
+        marks = {str(info.default): " (default)"} if not is_argument else {}
+        said.append(f"{', '.join(f'`{each}`{marks.get(each, str())}' for each in choices)}.")
     if info.max is not None:
         said.append(f"From {info.min:,.0f} to {info.max:,.0f}.")
     elif info.min and info.min > 1:
         said.append(f"At least {info.min:,.0f}.")
     if kind is bool and info.default is not None and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
-    elif not required and info.default not in (None, "", [], ()) and kind is not bool:
+    elif not (required or choices) and info.default not in (None, "", [], ()) and kind is not bool:
         said.append(f"Default: `{info.default}`.")
     said += ["Required."] if required else []
     return name, _cell(" ".join(said))
@@ -344,5 +350,5 @@ def datasets() -> str:
 
 PASSAGES = {
     each.__name__: each
-    for each in (about, options, shared_options, summary, keys, table, recipes, benchmarks, datasets)
+    for each in (command, shared_options, summary, keys, table, recipes, benchmarks, datasets)
 }
