@@ -56,7 +56,7 @@ def blocks(
         length: Tokens per block.
         min_count: Rarer words are unknown (default: 2).
     """
-    from pdtools.shards.blocks import blocks_from_files
+    from pdtools.shards.build import blocks_from_files
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")

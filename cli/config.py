@@ -36,9 +36,9 @@ def list_recipes(as_json: bool = False) -> None:
       pdtools config list
           bllip               Pushdown LM on BLLIP-LG (Murty et al. 2023, section 4.2)
     """
-    from pdtools.training.recipe import bundled_recipes, recipe_text
+    from pdtools.training.recipe import RECIPES
 
-    found = {name: _first_sentence(recipe_text(name)[0]) for name in bundled_recipes()}
+    found = {name: _first_sentence(RECIPES.text(name)[0]) for name in RECIPES.names}
     if as_json:
         print_json([{"name": name, "about": about} for name, about in found.items()])
         return
@@ -68,9 +68,9 @@ def show(
     Arguments:
         name (NAME): One of pdtools config list, or a file.
     """
-    from pdtools.training.recipe import recipe_text
+    from pdtools.training.recipe import RECIPES
 
-    text, place = recipe_text(name)
+    text, place = RECIPES.text(name)
     typer.echo(f"# {place}\n{text}", nl=False)
 
 

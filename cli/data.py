@@ -26,9 +26,9 @@ def list_datasets(as_json: bool = False) -> None:
     """
     from dataclasses import asdict
 
-    from pdtools.provenance.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import DATA_SETS, read_dataset
 
-    found = [read_dataset(name) for name in bundled()]
+    found = [read_dataset(name) for name in DATA_SETS.names]
     if as_json:
         print_json([{**asdict(each), "size": each.size} for each in found])
         return

@@ -66,7 +66,7 @@ def _examine() -> Iterator[Finding]:
 
     from pdtools.errors import how_to_install
     from pdtools.jobs.devices import memory_of
-    from pdtools.provenance.revision import code
+    from pdtools.provenance.origin import code
 
     about = code()
     commit = "" if about["commit"] is None else f", commit {about['commit'][:12]}"

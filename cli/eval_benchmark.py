@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def _print_list(wanted: bool) -> None:
     if wanted:
-        from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+        from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 
-        width = max(map(len, bundled())) + 2
-        for name in bundled():
+        width = max(map(len, BENCHMARKS.names)) + 2
+        for name in BENCHMARKS.names:
             benchmark = read_benchmark(name)
             typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
         raise typer.Exit()
@@ -30,9 +30,9 @@ def _print_list(wanted: bool) -> None:
 
 def _print_file(name: str | None) -> None:
     if name is not None:
-        from pdtools.evaluation.benchmark.from_toml import text_of
+        from pdtools.evaluation.benchmark.from_toml import BENCHMARKS
 
-        typer.echo(text_of(name), nl=False)
+        typer.echo(BENCHMARKS.text(name)[0], nl=False)
         raise typer.Exit()
 
 
@@ -86,7 +86,7 @@ def eval_benchmark(
     """
     pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
-    from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, benchmark_of_columns, read_benchmark
     from pdtools.evaluation.benchmark.item_files import Items
 
     if name is None and not (good or bad or level):
@@ -112,7 +112,11 @@ def eval_benchmark(
         published = partial(evaluate_published, source=published_scores)
     evaluate_strings(
         read,
-        {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
+        {
+            "data": data,
+            "benchmark": None if name in (None, *BENCHMARKS.names) else name,
+            "scores": published_scores,
+        },
         asked,
         published=published,
     )

@@ -9,7 +9,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 
 from .console import bar, message
 from .evaluating import Evaluating

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.provenance.model_names import BUNDLED, find_model
+from pdtools.provenance.hub import BUNDLED, find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 
 from . import signatures
@@ -120,9 +120,9 @@ def complete_kinds(incomplete: str) -> list[str]:
 
 def complete_recipes(incomplete: str) -> list[str]:
     """Bundled recipes with this beginning."""
-    from pdtools.training.recipe import bundled_recipes
+    from pdtools.training.recipe import RECIPES
 
-    return [name for name in bundled_recipes() if name.startswith(incomplete)]
+    return [name for name in RECIPES.names if name.startswith(incomplete)]
 
 
 _KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "dtg", "sclm", "gilt", "rnn")

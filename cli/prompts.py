@@ -54,8 +54,15 @@ def prompts(
         hold_out (FILE): Write a tenth of the items there instead, always the same ones.
     """
     from pdtools.parsers.splitting import SentenceSplitter
-    from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
-    from pdtools.prompts.readers import data_file, label_names_of, read_records
+    from pdtools.prompts.items import (
+        columns_of,
+        data_file,
+        is_held_out,
+        label_names_of,
+        make_items,
+        read_records,
+        write_items,
+    )
     from pdtools.prompts.tasks import read_task
 
     check_json_output(options.as_json, output)

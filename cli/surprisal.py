@@ -10,9 +10,8 @@ import typer
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path, write_rejects
-from pdtools.files.names import ending
-from pdtools.files.sheets import SHEETS, read_sheet
-from pdtools.files.tables import check_table_name
+from pdtools.files.packed import ending
+from pdtools.files.tables import SHEETS, check_table_name, read_sheet
 
 from .arguments import check_frequencies, named_columns, read_frequencies, sentence_files
 from .console import message, print_json, progress, warn

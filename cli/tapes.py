@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pdtools.files import Kind, Rejects, expand_inputs, is_stream
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 
 from .console import counter, message, print_json
 from .options import ChunkOptions, OnError, Positive, command, named_tokenizer

@@ -12,8 +12,7 @@ import typer
 
 from pdtools.files import check_output, is_stream
 from pdtools.jobs.devices import pick_device
-from pdtools.provenance.hub import PREFIX
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.hub import PREFIX, find_model
 
 from .arguments import parse_range
 from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars

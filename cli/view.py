@@ -10,8 +10,8 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
-from pdtools.files.names import ending
-from pdtools.files.sheets import SHEETS
+from pdtools.files.packed import ending
+from pdtools.files.tables import SHEETS
 from pdtools.jobs.devices import pick_device
 
 from .arguments import sentence_files

@@ -308,28 +308,28 @@ def table(place: str, first: str = "key") -> str:
 def recipes() -> str:
     """The bundled recipes with their purposes."""
     from pdtools.cli.config import _first_sentence
-    from pdtools.training.recipe import bundled_recipes, recipe_text
+    from pdtools.training.recipe import RECIPES
 
     shapes = {"layers": "{} layers", "d_model": "d {}", "heads": "{} heads", "hidden_size": "{} units"}
 
     def row(name: str) -> str:
-        text = recipe_text(name)[0]
+        text = RECIPES.text(name)[0]
         config = tomllib.loads(text).get("config", {})
         shape = ", ".join(form.format(config[key]) for key, form in shapes.items() if key in config)
         return f"| `{name}` | {_first_sentence(text)} | {shape} |"
 
-    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, bundled_recipes())])
+    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, RECIPES.names)])
 
 
 def benchmarks() -> str:
     """The benchmarks known by name."""
-    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 
     def row(name: str) -> str:
         benchmark = read_benchmark(name)
         return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
 
-    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
+    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, BENCHMARKS.names)])
 
 
 def _size(size: int) -> str:
@@ -338,9 +338,9 @@ def _size(size: int) -> str:
 
 def datasets() -> str:
     """The data sets that can be downloaded."""
-    from pdtools.provenance.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import DATA_SETS, read_dataset
 
-    found = map(read_dataset, bundled())
+    found = map(read_dataset, DATA_SETS.names)
     rows = [
         f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
         for each in found

@@ -16,7 +16,7 @@ from toy_workbooks import rows_of, write_workbook
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.rows import table_rows
 from pdtools.evaluation.reading.times import read_times
-from pdtools.files.sheets import read_sheet
+from pdtools.files.tables import read_sheet
 from pdtools.files.workbooks import workbook_rows
 from pdtools.report.view.stimuli import stimuli_page
 from pdtools.stimuli.columns import Made, new_columns, sheet_of_pandas, write
@@ -485,6 +485,10 @@ def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: P
         ("item,word\n1,the\n1,dog\n1,the\n1,cat\n", []),
         ("item,note,sentence\n1,x,a\n1,y,a\n2,x,a\n", []),
         ("item,condition,word\n1,NA,a\nNA,NA,b\n", []),
+        ("Item,sentence\n1,a | b\n2,a | b | c\n1,a | | b\n", ["more or fewer regions than its item has"]),
+        ("item,sentence\n1,a [b] c\n1,a [b c]\n", ["more or fewer regions"]),
+        ("item,sentence\n1,a | | b\n1,a | c | b\n", []),
+        ("sentence\na | b\na\n", []),
     ],
 )  # fmt: skip
 def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:

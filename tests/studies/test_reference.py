@@ -228,9 +228,9 @@ def test_keys_of_recipes_are_all_listed_once() -> None:
 
 
 def test_every_bundled_recipe_and_benchmark_is_named() -> None:
-    from pdtools.evaluation.benchmark.from_toml import bundled
-    from pdtools.training.recipe import bundled_recipes
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS
+    from pdtools.training.recipe import RECIPES
 
-    for page, wanted in (("recipe", bundled_recipes()), ("benchmark", bundled())):
+    for page, wanted in (("recipe", RECIPES.names), ("benchmark", BENCHMARKS.names)):
         text = (PAGES / "files" / f"{page}.md").read_text("utf-8")
         assert {*wanted} <= {*re.findall(r"`([\w-]+)`", text)}, page

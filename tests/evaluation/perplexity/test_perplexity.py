@@ -38,7 +38,7 @@ from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.shards.plain import sentence_of
 from pdtools.tokenization import (
     Sentence,
