@@ -191,7 +191,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> tu
         value = info.metavar or ""
         name = ", ".join(f"`{each.strip()}`" for each in names)
         name += f" {value.replace('|', ' or ')}" if value and not choices else ""
-        said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
+        said += ["Repeatable."] if repeatable and "repeatable" not in info.help.lower() else []
     if choices:
         marks = {str(info.default): " (default)"} if not is_argument else {}
         said.append(f"{', '.join(f'`{each}`{marks.get(each, str())}' for each in choices)}.")
