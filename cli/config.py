@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import json
 import re
@@ -16,8 +17,9 @@ import typer
 
 from .console import print_json
 from .options import command, complete_recipes
-from .signatures import described, group
+from .signatures import group
 
+_ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
 app = group(
     "config",
     "List recipes and settings of pdtools train.",
@@ -33,8 +35,6 @@ def list_recipes(as_json: bool = False) -> None:
     Example:
       pdtools config list
           bllip               Pushdown LM on BLLIP-LG (Murty et al. 2023, section 4.2)
-          cfl                 RNS-RNN on context-free languages (DuSell and Chiang 2022,
-                              section 4)
     """
     from pdtools.training.recipe import RECIPES
 
@@ -144,8 +144,16 @@ def meanings(config_class: type) -> dict[str, str]:
     """The descriptions of a dataclass's fields in its docstring, and in its base classes'."""
     found: dict[str, str] = {}
     for parent in reversed(config_class.__mro__):
-        _, listed = described(parent.__doc__, ["Attributes"])
-        found |= {name: meaning for name, (_, _, meaning) in listed.items()}
+        names: list[str] = []
+        _, _, listed = inspect.cleandoc(parent.__doc__ or "").partition("\nAttributes:\n")
+        for line in listed.splitlines():
+            if entry := _ENTRY.fullmatch(line):
+                names = entry[1].split(", ")
+                found |= dict.fromkeys(names, entry[2])
+            elif line.startswith("        "):
+                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            else:
+                break
     return found
 
 
