@@ -34,6 +34,8 @@ def list_recipes(as_json: bool = False) -> None:
     \b
     Example:
       pdtools config list
+          bllip               Pushdown Layers (Murty et al. 2023), section 4.2: BLLIP-LG,
+                              the shape of Sartran et al. (2022)
     """
     from pdtools.training.recipe import RECIPES
 
@@ -80,11 +82,11 @@ def keys(
 ) -> None:
     """List every key of a recipe: config.* for each kind of model, and train.*.
 
-    Keys without a default come from the tokenizer. Set a key in a recipe or with --set.
-
     \b
     Example:
       pdtools config keys --model rnn
+
+    Set a key in a recipe or with --set. Keys without a default come from the tokenizer.
 
     Options:
         model (NAME): Only keys of this kind of model.

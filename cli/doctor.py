@@ -27,12 +27,13 @@ _OPTIONAL = {
 def doctor(as_json: bool = False) -> None:
     """Report what pdtools finds on this machine, and what is slower or missing without the rest.
 
-    It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
-    slow, and add its output to a report of a problem.
-
     \b
     Example:
+      pdtools doctor
       pdtools doctor --json
+
+    It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
+    slow, and add its output to a report of a problem.
     """
     from pdtools.report.tables import print_table
 

@@ -29,8 +29,8 @@ class TaskOptions:
     """Options for training on a task.
 
     Input:
-        task (NAME): Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.
-        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40); one length per step.
+        task (NAME): Train on rs, sm, ma or se, drawn during training, instead of SHARDS.
+        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40).
         as_released: --task: follow its authors' code if it differs from the paper.
     """
 
@@ -82,42 +82,35 @@ def train(
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
-    DIR also gets metrics.jsonl, tensorboard/ and run.json. Ctrl-C, SIGTERM or SIGUSR1 ends the run after the
-    current step (exit status 130, 143, 138). --resume continues as if the run had never stopped. Under
-    torchrun, many processes train together and divide each batch.
-
     \b
     Example:
       pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
-      pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
-      pdtools train --task rs --config dcf -o runs/rs
-      pdtools train blocks/train --init hf:gpt2 --config gpt2-stack -o runs/gpt2-stack
-      pdtools train windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
-      pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
-      torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
+      pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
+      pdtools train windows/train --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
+
+    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the current step; --resume continues as if it had never
+    stopped. Under torchrun, many processes train together and divide each batch.
 
     Arguments:
         shards (SHARDS): Folder that pdtools tapes or blocks wrote.
 
     Input:
-        valid (SHARDS): Validation data, which choose the best checkpoint (--task: a file of pairs). Default:
-            keep the newest.
-        treereg_shards (SHARDS): Parsed sentences used only for TreeReg's loss (default: SHARDS).
+        valid (SHARDS): Validation data, to choose the best checkpoint (--task: pairs).
+        treereg_shards (SHARDS): Parsed sentences only for TreeReg's loss (default: SHARDS).
 
     Model:
         model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
-        init (DIR): Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.
+        init (DIR): Start from the weights and sizes of GPT-2, RoBERTa (hf:...), or a run.
         config (FILE): TOML recipe, or a name (pdtools config list).
-        settings (--set KEY=VALUE): A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools
-            config keys lists all.
+        settings (--set KEY=VALUE): A setting of pdtools config keys: train.steps=100 (repeatable).
 
     Output:
         output (-o DIR): Folder of the run.
         resume: Continue the run in DIR, or start one if there is none.
 
     Parallel:
-        distributed: Under torchrun, each process holds the whole model (ddp) or a part (fsdp).
+        distributed: torchrun: a process holds the whole model (ddp) or a part (fsdp).
 
     Options:
         seed: Seed of everything random (train.seed).

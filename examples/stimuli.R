@@ -12,6 +12,7 @@ library(readr)
 arguments <- commandArgs(trailingOnly = TRUE)
 file <- arguments[1]
 surprisals <- read_csv(if (is.na(file)) "surprisals.csv" else file, show_col_types = FALSE) |>
+  rename_with(tolower) |>  # Item and Condition are found too
   mutate(across(c(item, condition, model), factor))
 if (!"region" %in% names(surprisals)) surprisals$region <- 1  # whole sentences
 

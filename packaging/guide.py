@@ -1,4 +1,4 @@
-"""The pages of docs/guide as sessions: their commands are run, and what they print stands under them.
+"""Pages as sessions: commands of README and docs/guide are run, and what they print stands under them.
 
 Usage: guide.py [PAGE…]. Runs every command of the pages (by default all), one page after the other, each in
 an empty folder, and writes what it prints into the page (``make guide``). A test compares instead.
@@ -33,7 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
+README = Path(__file__).resolve().parents[1] / "README.md"
+GUIDE = README.parent / "docs" / "guide"
 _PART = re.compile(
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$"
     r"|^<!-- before:\n(?P<hidden>.*?)^-->$"
@@ -221,7 +222,7 @@ def needs(page: str) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     os.environ |= {"COLUMNS": "100", "TERM": "dumb"}
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for path in [Path(each).resolve() for each in arguments] or sorted(GUIDE.glob("*.md")):
+    for path in [Path(each).resolve() for each in arguments] or [README, *sorted(GUIDE.glob("*.md"))]:
         page = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             made = rewritten(page)

@@ -83,10 +83,12 @@ def print_sg_runs(results: Results) -> None:
 
 
 def print_perplexity(results: Results) -> None:
-    """Print perplexities, with the numbers of tokens, words and sentences."""
+    """Print the perplexities that there are, with the numbers of tokens, words and sentences."""
     document = {"settings": results.settings}
     rows: list[tuple[Cell, ...]] = [
-        (with_bound(name, perplexity.bound(name, document)), score) for name, score in results.scores.items()
+        (with_bound(name, perplexity.bound(name, document)), score)
+        for name, score in results.scores.items()
+        if score is not None
     ]
     print_table(["score", "value"], rows, title="Perplexity", digits=4)
     counts: list[tuple[Cell, ...]] = [(name, count) for name, count in results.counts.items()]

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pdtools.provenance.model_names import name_of
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
 from pdtools.report.visible import visible
@@ -77,7 +78,7 @@ def _search(trace: Trace) -> str:
     """The model and its search settings."""
     settings = trace.model
     widths = {name: settings.get(name) for name in ("beam", "word_beam", "margin")}
-    said = [visible(str(settings["folder"])), str(settings.get("model", ""))]
+    said = [visible(name_of(str(settings["folder"]))), str(settings.get("model", ""))]
     said += [f"{name.replace('_', ' ')} {width}" for name, width in widths.items() if width is not None]
     return ", ".join(said)
 

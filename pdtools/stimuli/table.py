@@ -336,6 +336,10 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
     found, close = _Found(), 0
+    item = columns.one("item") if bars or brackets else None
+    items = [str(row) for row in range(len(sheet.numbers))] if item is None else columns.keys(item)
+    n_regions: dict[str, int] = {}  # by item: those of its first sentence
+    uneven: list[int] = []
     for row, own in enumerate(zip(*texts, strict=True)):
         for place, cell in zip(places, own, strict=True):
             if bars and (both := _BRACKETS.search(cell)):
@@ -348,8 +352,12 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
             text, spans = _as_they_stand(regions)
             close += sum(0 < end == start < after for (_, end), (start, after) in pairwise(spans))
             found.add(text, spans, [row] * len(spans), words)
+            if n_regions.setdefault(items[row], len(spans)) != len(spans) and row not in uneven[-1:]:
+                uneven.append(row)
             if len(places) > 1:
                 found.version.append(columns.called(place))
+    why = "and regions are compared by number: an empty one (| |) keeps the place"
+    columns.note("more or fewer regions than its item has elsewhere are in", uneven, why)
     marks = "|" if bars else "[ ]" if brackets else ""
     form = f"wide: a sentence a row ({', '.join(map(columns.called, places))})"
     form += f", regions between {marks}" if marks else ""

@@ -52,7 +52,7 @@ def example() -> Trace:
 
 def test_what_lines_say() -> None:
     lines = [line.rstrip() for line in trace_lines(example())]
-    assert lines[:3] == ["the dog barks", "runs/p, pushdown, beam 3", "*: goes with the gold tree"]
+    assert lines[:3] == ["the dog barks", "p, pushdown, beam 3", "*: goes with the gold tree"]
     assert [re.sub(" +", " ", line).strip() for line in lines[3:13]] == [
         "1 the 3.00 bits",
         "2 dog 2.00 bits 3 kept",

@@ -236,7 +236,8 @@ def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_perplexity_and_scores_of_any_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
-    found = results({"ppl_word": 81.23456, "ppl_token": 42.5}, {"sentences": 90, "words": 1234}, {})
+    scores = {"ppl_word": 81.23456, "ppl_word_joint": None, "ppl_token": 42.5}
+    found = results(scores, {"sentences": 90, "words": 1234}, {})
     expected: list[Any] = [
         "Perplexity",
         ["score", "value"],

@@ -53,7 +53,7 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
 @needs_r
 def test_whole_sentences(tmp_path: Path) -> None:
     rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]
-    out = run_script(tmp_path, rows, "item,condition,model,surprisal,crossing")
+    out = run_script(tmp_path, rows, "Item,Condition,model,surprisal,crossing")
     assert "conditionb" in out
 
 

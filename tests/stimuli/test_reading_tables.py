@@ -485,6 +485,10 @@ def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: P
         ("item,word\n1,the\n1,dog\n1,the\n1,cat\n", []),
         ("item,note,sentence\n1,x,a\n1,y,a\n2,x,a\n", []),
         ("item,condition,word\n1,NA,a\nNA,NA,b\n", []),
+        ("Item,sentence\n1,a | b\n2,a | b | c\n1,a | | b\n", ["more or fewer regions than its item has"]),
+        ("item,sentence\n1,a [b] c\n1,a [b c]\n", ["more or fewer regions"]),
+        ("item,sentence\n1,a | | b\n1,a | c | b\n", []),
+        ("sentence\na | b\na\n", []),
     ],
 )  # fmt: skip
 def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ LAST_LAYER = "--set config.pushdown_layers='last 1' --set train.steps=2 --set tr
 
 GUIDE = script(REPOSITORY / "packaging" / "guide.py")
 PRINTED = ["install.md", "first-steps.md", "treebanks.md", "train.md", "troubleshooting.md"]
+PRINTED += ["stimuli.md", "running-text.md", "benchmarks.md", "comparing.md", "view.md"]
 
 
 @pytest.mark.parametrize("page", ["../../README.md", *PRINTED])
@@ -122,6 +123,17 @@ def commands(page: str) -> list[str]:
     return [line.strip() for line in lines if re.match("    pdtools (?!data )", line)]
 
 
+def shown(page: str) -> list[str]:
+    """The commands of pdtools that a page shows and does not run, but for downloads."""
+    text = (REPOSITORY / "docs" / "guide" / page).read_text("utf-8")
+    fences = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return [
+        line.partition(" #")[0].strip()
+        for line in fences.splitlines()
+        if re.match(r" *pdtools (?!data )", line)
+    ]
+
+
 def keep_gpt2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: list[str]) -> None:
     """A small GPT-2 in the place of ``hf:gpt2``."""
     folder = save_gpt2(tmp_path / "saved", corpus, positions=64)
@@ -129,77 +141,18 @@ def keep_gpt2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: list[str]
 
 
 def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown with a GPT-2."""
     pytest.importorskip("transformers")
-    for folder, file in (("articles", "train"), ("heldout", "valid")):
-        (tmp_path / folder).mkdir()
-        trees = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").splitlines()
-        (tmp_path / folder / "a.mrg").write_text("\n".join(trees[:60]))
+    (tmp_path / "a.trees").write_text("(S (NP (D the) (N dog)) (V barks))\n" * 9)
     (tmp_path / "story.txt").write_text(STORY)
-    (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dog barks.\tThe dog bark.\n")
-    (tmp_path / "suites").mkdir()
-    shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
     keep_gpt2(monkeypatch, tmp_path, [STORY])
     monkeypatch.chdir(tmp_path)
-    found = commands("running-text.md")
-    assert len(found) == 12
+    tapes = "tapes a.trees --layout window --window 32 --tokenizer bpe --vocab-size 300 -o windows/valid -q"
+    assert run(shlex.split(tapes)) == 0
+    found = shown("running-text.md")
+    assert len(found) == 2
     for command in found:
-        command = command.replace("--vocab-size 8000", "--vocab-size 400").replace(
-            "--config small", f"--config small{SMALLER}"
-        )
-        command += " --beam 2" if "runs/pushdown" in command and " train " not in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-
-
-def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """With models, suites and sentences of the bundled words in the place of those of the page."""
-    monkeypatch.chdir(tmp_path)
-    trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()
-    (tmp_path / "train.mrg").write_text("\n".join(trees[:60]))
-    assert run(["parse", "train.mrg", "--from", "treebank", "-o", "train.trees", "-q"]) == 0
-    assert run(["tapes", "train.trees", "--min-count", "1", "-o", "shards/train", "-q"]) == 0
-    for model, folder in (("pushdown", "pushdown"), ("transformer", "base")):
-        command = f"train shards/train --model {model} --config tiny{SMALLER} -o runs/{folder} --quiet"
-        assert run(shlex.split(command)) == 0
-    (tmp_path / "sg").mkdir()
-    suite = (REPOSITORY / "data" / "sg" / "mini_number_orc.json").read_text("utf-8")
-    suite = suite.replace("mini_number_orc", "number_src").replace("embed_subject", "embed_np")
-    suite = suite.replace('"verb"', '"matrix_v"')
-    (tmp_path / "sg" / "number_src.json").write_text(suite)
-    found = commands("inside.md")
-    assert len(found) == 8
-    for command in found:
-        command += " --beam 3" if "runs/pushdown" in command and "--beam" not in command else ""
-        assert run([*shlex.split(command)[1:]]) == 0, command
-    shown = capfd.readouterr().out
-    assert "attaches" in shown
-    assert "matrix_v is predicted" in shown
-    english, sentence, pair, _ = commands("gallery.md")
-    english, sentence = (each.replace("--beam 50", "--beam 3") for each in (english, sentence))
-    for command in (english, sentence, f"{pair} --beam 3"):
-        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-
-
-def test_benchmarks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also the file that the page shows, on the rows that it shows."""
-    text = (REPOSITORY / "docs" / "guide" / "benchmarks.md").read_text("utf-8")
-    for name, form in (("mine.toml", "toml"), ("mine.csv", "csv")):
-        (tmp_path / name).write_text(text.split(f"```{form}\n")[1].split("```")[0])
-    (tmp_path / "scores.tsv").write_text(
-        "item\tstring\tscore\n1\tgood\t-3\n1\tbad\t-4\n2\tgood\t-3\n2\tbad\t-3\n"
-    )
-    (tmp_path / "pairs.csv").write_text("right;wrong;kind\nThe dog barks.;The dog bark.;agreement\n")
-    (tmp_path / "Zorro/sentences/babyberta").mkdir(parents=True)
-    (tmp_path / "Zorro/sentences/babyberta/agreement-simple.txt").write_text(
-        "the dogs barks .\nthe dog barks .\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    found = commands("benchmarks.md")
-    assert len(found) == 9
-    for command in found:
-        assert run([*shlex.split(command)[1:]]) == 0, command
-    assert "50.00" in capsys.readouterr().out  # a tie is not right
 
 
 def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,45 +175,13 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (tmp_path / "times.tsv").read_text().replace("\n", "\tamb\n").splitlines()
     lines[0] = lines[0].replace("\tamb", "\tcondition")
     (tmp_path / "conditions.tsv").write_text("\n".join(lines) + "\n")
-    found = commands("reading-times.md")
-    assert len(found) == 14
+    found = [command for command in shown("stimuli.md") if " eval-reading " in command]
+    assert len(found) == 4
     for command in found:
         if "--fit" in command:  # its table is that of tests/cli/evaluation/test_eval_reading.py
             continue
-        command += "" if "--beams" in command else " --beam 2"
-        assert run([*shlex.split(command)[1:], "--quiet", "--samples", "200", "--device", "cpu"]) == 0, (
-            command
-        )
-    fitted = (
-        (REPOSITORY / "docs/guide/reading-times.md").read_text("utf-8").split("```r\n")[1].split("```")[0]
-    )
-    formula = fitted.partition("lmer(")[2].partition("data =")[0]
-    columns = (tmp_path / "all.csv").read_text().partition("\n")[0].split(",")
-    assert set(re.findall(r"[a-z_]\w*", formula)) <= set(columns)
-
-
-def test_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also its Python; the R script reads columns that are there."""
-    for package in ("wordfreq", "vl_convert"):
-        pytest.importorskip(package)
-    text = (REPOSITORY / "docs" / "guide" / "stimuli.md").read_text("utf-8")
-    (tmp_path / "stimuli.csv").write_text(text.split("```csv\n")[1].split("```")[0])
-    (tmp_path / "items.csv").write_text("Item;Stimulus\n1;The dog | barks.\n")
-    (tmp_path / "pairs.csv").write_text("item,ambiguous,unambiguous\n1,The dog barks.,The dogs bark.\n")
-    (tmp_path / "regions.tsv").write_text(
-        "item\tcondition\tregion\ttext\n1\ta\t1\tThe dog\n1\ta\t2\tbarks.\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    found = commands("stimuli.md")
-    assert len(found) == 6
-    for command in found:
-        assert run([*shlex.split(command)[1:], "--quiet", "--beam", "3"]) == 0, command
-    header = (tmp_path / "surprisals.csv").read_text().partition("\n")[0].split(",")
-    assert {"item", "condition", "model", "region", "surprisal", "crossing"} <= set(header)
-    assert "frequency" in (tmp_path / "words.csv").read_text().partition("\n")[0]
-    names: dict[str, Any] = {}
-    exec(compile(text.split("```python\n")[1].split("```")[0], "stimuli.md", "exec"), names)
-    assert len(names["found"]) == 28
+        options = ["--beam", "2", "--quiet", "--samples", "200", "--device", "cpu"]
+        assert run([*shlex.split(command)[1:], *options]) == 0, command
 
 
 def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,34 +200,6 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command = command.replace("--window 1023", "--window 63")
         last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
         command += f" {last}" if " train " in command else ""
-        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-
-
-def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("vl_convert")
-    trees = [
-        "(S (NP (DT The) (NNS dogs)) (VP (VBP bark)) (. .))",
-        "(S (NP (DT The) (NN sister)) (VP (VBD saw)) (. .))",
-    ]
-    (tmp_path / "test.trees").write_text("\n".join(trees) + "\n")
-    monkeypatch.chdir(tmp_path)
-    words = ["The", "pilots", "sent", "several", "keys", "chased", "the", "sister", "saw", "dogs", "barks"]
-    (tmp_path / "all.trees").write_text(
-        "\n".join([*trees, f"(S {' '.join(f'(X {word})' for word in words)})", ""])
-    )
-    assert run(["tapes", "all.trees", "--tokenizer", "word", "--no-unk", "-o", "shards", "--quiet"]) == 0
-    for name, model in (("base", "transformer"), ("pushdown", "pushdown")):
-        settings = shlex.split(SMALLER)
-        train = ["train", "shards", "--valid", "shards", "--config", "tiny", "--model", model, *settings]
-        assert run([*train, "-o", f"runs/{name}", "--quiet"]) == 0
-        blimp = ["eval-blimp", "pairs.tsv", "--model", f"runs/{name}", "--beam", "2", "--quiet"]
-        (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dogs bark.\tThe dogs barks.\n")
-        assert run([*blimp, "-o", f"results/{name}/blimp"]) == 0
-    (tmp_path / "surprisals.csv").write_text("model,surprisal\nm,1\n")
-    found = commands("view.md")
-    assert len(found) == 8
-    for command in found:
-        command += " --beam 2" if "--model" in command and "--beam" not in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
 
 
@@ -352,13 +245,11 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "barks" in capsys.readouterr().out
 
 
-def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a model to try in the place of the run, and one of few words for its checkpoints."""
-    for package in ("transformers", "minicons", "vl_convert"):
-        pytest.importorskip(package)
+def test_checkpoints_by_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a model of few words."""
+    pytest.importorskip("vl_convert")
     monkeypatch.chdir(tmp_path)
-    export, train, revisions, view = commands("harnesses.md")
-    assert run([*shlex.split(export.replace("runs/pushdown", "demo"))[1:], "--quiet"]) == 0
+    train, revisions = shown("benchmarks.md")[-2:]
     trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()
     (tmp_path / "train.trees").write_text("\n".join(trees[:60]))
     for part in ("train", "valid"):
@@ -366,7 +257,7 @@ def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = f"{train} --config tiny{SMALLER}".replace("1M", "100").replace("2M", "200")
     batches = ["--set", "train.steps=4", "--set", "train.batch_tokens=200", "--device", "cpu", "-q"]
     assert run([*shlex.split(train)[1:], *batches]) == 0
-    assert run([*shlex.split(revisions.replace("to-share/pushdown", "to-share/all"))[1:], "-q"]) == 0
+    assert run([*shlex.split(revisions)[1:], "-q"]) == 0
     assert {path.name for path in (tmp_path / "to-share/all").iterdir()} > {"main", "chck_100", "chck_200"}
     steps = sorted((tmp_path / "runs" / "pushdown").glob("step-*"))
     assert len(steps) == 2
@@ -375,18 +266,8 @@ def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         scored = ["eval-blimp", pairs, "--limit", "4", "--beam", "2", "--model", str(step), "-q"]
         assert run([*scored, "-o", f"results/{step.name}/blimp"]) == 0
     given = [f"results/{step.name}" for step in steps]
-    command = shlex.split(view)[1:]
-    at = command.index("results/*")
-    assert run([*command[:at], *given, *command[at + 1 :], "-q"]) == 0
+    assert run(["view", *given, "-o", "curves.html", "--figures", "curves", "-q"]) == 0
     assert list((tmp_path / "curves").glob("blimp-by-words-*.svg"))
-    text = (REPOSITORY / "docs" / "guide" / "harnesses.md").read_text("utf-8")
-    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) == 2
-    namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(block, namespace)
-    assert type(namespace["tokenizer"]).__name__ == "PdtoolsTokenizer"
-    assert type(vars(namespace["scorer"])["tokenizer"]).__name__ == "PdtoolsTokenizer"
 
 
 PAGES = {"formal.md": 11, "context-free.md": 5, "stack-rnns.md": 10, "stack-attention.md": 7}

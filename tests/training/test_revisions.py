@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from pdtools.models.export import revisions_of
 from pdtools.report.view.results import figures, results_page
 from pdtools.training import Recipe, TrainConfig, train
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "harnesses.md"
 NAMES = ["step-1", "chck_100", "chck_130", "chck_200", "main"]
 
 
@@ -151,21 +149,15 @@ def test_what_has_no_revisions_is_refused(
 
 @pytest.fixture(scope="module")
 def scored(trained: Path) -> Path:
-    """The results of the page's commands for learning curves, with pairs of the tiny language."""
-    lines = [line.strip() for line in GUIDE.read_text().splitlines()]
-    start = lines.index("for each in runs/pushdown/step-*; do")
-    command, folder = shlex.split(lines[start + 1]), trained.parent.parent
+    """Results of all checkpoints, of pairs of the tiny language."""
+    folder = trained.parent.parent
     pairs = folder / "pairs.tsv"
     rows = ["sentence_good\tsentence_bad", "the dog barks\tthe dog sleeps", "a cat sleeps\ta cat sings"]
     pairs.write_text("\n".join([*rows, ""]))
     for checkpoint in sorted(trained.glob("step-*")):
-        places = {
-            "BLiMP.zip": str(pairs),
-            "$each": str(checkpoint),
-            "results/$(basename $each)/blimp": f"{folder}/results/{checkpoint.name}/blimp",
-        }
-        assert run([*(places.get(part, part) for part in command[1:]), "-q", "--device", "cpu"]) == 0
-    assert lines[start + 3] == "pdtools view results/* -o curves.html --figures curves"
+        out = folder / "results" / checkpoint.name / "blimp"
+        command = ["eval-blimp", pairs, "--model", checkpoint, "-o", out, "-q", "--device", "cpu"]
+        assert run(list(map(str, command))) == 0
     return folder
 
 

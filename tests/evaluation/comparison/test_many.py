@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import stdev
@@ -635,28 +634,6 @@ def test_a_folder_of_a_group_may_be_named_like_a_pattern(
         ["base[1]"],
         ["base1", "base2"],
     ]
-
-
-def test_the_commands_of_the_guide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for i, name in enumerate(("base-1", "base-2", "base-3", "pushdown-1", "pushdown-2", "pushdown-3")):
-        trained = (int(name[-1]), name[:-2])
-        blimp(tmp_path / "results" / name / "blimp", {"x": [j < 3 + i for j in range(12)]}, trained=trained)
-        parse(tmp_path / "results" / name / "parse", [(1, 2, 2), (1 + i % 2, 2, 2)])
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "comparing.md").read_text("utf-8")
-    commands = [line.strip() for line in page.splitlines() if line.startswith("    pdtools ")]
-    monkeypatch.chdir(tmp_path)
-    said = []
-    for command in commands:
-        assert run([*shlex.split(command)[1:], "--samples", "20"]) == 0, command
-        said.append(capsys.readouterr().out)
-    assert len(said) == 9
-    assert said[0] == said[1]
-    assert "pushdown - base" in said[0]
-    assert "phenomenon" in said[2]
-    assert "paradigm" in said[2]
-    assert "mine - base" in said[3]
 
 
 def test_the_result_is_plain(tmp_path: Path) -> None:
