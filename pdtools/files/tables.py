@@ -69,7 +69,7 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         InputError: see :class:`Delimited`.
     """
     kind, delimiter = ("csv", ",") if is_csv(path) else ("tsv", "\t")
-    return iter(Delimited(str(path), kind, delimiter=delimiter, quoted=kind == "csv"))
+    return iter(Delimited(path, kind, delimiter=delimiter, quoted=kind == "csv"))
 
 
 def by_column(
@@ -199,7 +199,7 @@ class Delimited:
 
     def __init__(
         self,
-        name: str,
+        name: str | Path,
         kind: str,
         *,
         delimiter: str | None = None,

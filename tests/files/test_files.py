@@ -718,6 +718,13 @@ def test_json_of_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     assert files.read_json(tmp_path / "x.json") == {"file": name}
 
 
+def test_a_table_that_is_held_is_read_again() -> None:
+    given = files.GivenText.of(["a\tb", "1\t2"])
+    assert (
+        list(files.read_table(given)) == list(files.read_table(given)) == [(1, ["a", "b"]), (2, ["1", "2"])]
+    )
+
+
 def test_json_errors_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{\n"a": }')
