@@ -53,13 +53,15 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
         InputError: the same; or if a file is in a form of treebank that is not read here.
     """
     from pdtools.parsers.pipeline import KINDS, SUFFIXES
+
+    kind, suffixes = KINDS[source], SUFFIXES[source]
+    if not inputs:
+        return input_files(inputs, texts, suffixes, kind)
     from pdtools.trees.forms import refuse_for
 
-    kind = KINDS[source]
-    refuse_for(kind, filter(os.path.isfile, inputs or []))
-    files = input_files(inputs, texts, SUFFIXES[source], kind)
-    if inputs:
-        refuse_for(kind, files)
+    refuse_for(kind, filter(os.path.isfile, inputs))
+    files = input_files(inputs, texts, suffixes, kind)
+    refuse_for(kind, files)
     return files
 
 

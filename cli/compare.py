@@ -35,35 +35,31 @@ def compare(
 ) -> None:
     """Compare runs item by item: differences overall and by group, with their significance.
 
-    Two results, or two folders with results folders of the same names: one table has a row for each score.
-    The interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite). p comes
-    from McNemar's exact test on the items that only one run gets right; perplexity, F1 and correlations are
-    tested by resampling items. Items without a score in one of the runs are excluded from both. Below the
-    table it says which settings of the two differ (beam, text style, limit, ...).
-
-    More results, or --group or --baseline: runs that differ only in seed form one group. The table has each
-    group's mean and standard deviation over seeds, and the differences of all pairs, with intervals over
-    seeds and items. p is corrected by Holm's method. Perplexities are averaged and compared by their
-    logarithms: their means are geometric. Between two single runs, p is over items, not over seeds. A single
-    run beside a group of several is assumed to vary over seeds as these do.
-
-    --overview prints one table instead: the main scores of all models, with means and standard deviations
-    over seeds. With --latex, it is a table of models × scores, for a paper.
-
     \b
     Example:
-      pdtools compare results/base/blimp results/pushdown/blimp
-      pdtools compare results/base results/pushdown
-      pdtools compare results --overview --latex
+      pdtools compare results/npi-base results/npi
+          a: results/npi-base
+          b: results/npi
+          score                     a       b  b - a  95%             p
+          BLiMP accuracy (%)   100.00  100.00  +0.00  [+0.00, +0.00]  1
+          BLiMP margin (bits)    9.01   10.32  +1.32  [+1.04, +1.60]  0.0002
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
+      pdtools compare results --overview --latex
+
+    Two results, or folders with results of the same names: the interval is a paired bootstrap over items; p
+    is McNemar's exact test, or a bootstrap for scores that are not right or wrong. Items without a score in
+    one of the runs are excluded from both.
+
+    More results, --group or --baseline: runs that differ only in seed form one group. Intervals are over
+    seeds and items, and p is corrected by Holm's method. --overview prints one table of the main scores
+    instead.
 
     Arguments:
-        results (RESULTS): Results folders of one evaluation; or folders with several, one for each model.
+        results (RESULTS): Results of one evaluation; or folders of several, one a model.
 
     Input:
-        group (NAME=FOLDERS): Runs that differ only in seed: folders, separated by commas; * stands for any
-            letters (repeatable).
+        group (NAME=FOLDERS): Runs that differ only in seed: folders by commas, or with * (repeatable).
         baseline (NAME): Compare all other groups with this one, instead of every pair.
 
     Output:

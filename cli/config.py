@@ -34,10 +34,12 @@ def list_recipes(as_json: bool = False) -> None:
     \b
     Example:
       pdtools config list
+          bllip               Pushdown Layers (Murty et al. 2023), section 4.2: BLLIP-LG,
+                              the shape of Sartran et al. (2022)
     """
-    from pdtools.training.recipe import bundled_recipes, recipe_text
+    from pdtools.training.recipe import RECIPES
 
-    found = {name: _first_sentence(recipe_text(name)[0]) for name in bundled_recipes()}
+    found = {name: _first_sentence(RECIPES.text(name)[0]) for name in RECIPES.names}
     if as_json:
         print_json([{"name": name, "about": about} for name, about in found.items()])
         return
@@ -67,9 +69,9 @@ def show(
     Arguments:
         name (NAME): One of pdtools config list, or a file.
     """
-    from pdtools.training.recipe import recipe_text
+    from pdtools.training.recipe import RECIPES
 
-    text, place = recipe_text(name)
+    text, place = RECIPES.text(name)
     typer.echo(f"# {place}\n{text}", nl=False)
 
 
@@ -80,11 +82,11 @@ def keys(
 ) -> None:
     """List every key of a recipe: config.* for each kind of model, and train.*.
 
-    Keys without a default come from the tokenizer. Set a key in a recipe or with --set.
-
     \b
     Example:
       pdtools config keys --model rnn
+
+    Set a key in a recipe or with --set. Keys without a default come from the tokenizer.
 
     Options:
         model (NAME): Only keys of this kind of model.

@@ -21,12 +21,14 @@ def list_datasets(as_json: bool = False) -> None:
     \b
     Example:
       pdtools data list
+          blimp                2.4 MB  BLiMP: minimal pairs of English (Warstadt et al. 2020)
+                                       CC BY 4.0
     """
     from dataclasses import asdict
 
-    from pdtools.provenance.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import DATA_SETS, read_dataset
 
-    found = [read_dataset(name) for name in bundled()]
+    found = [read_dataset(name) for name in DATA_SETS.names]
     if as_json:
         print_json([{**asdict(each), "size": each.size} for each in found])
         return
@@ -45,16 +47,15 @@ def get(
 ) -> None:
     """Download a data set, check every file's size and SHA-256, and unpack it.
 
-    The data set sample comes with pdtools: it is copied, without a network.
-
-    The licence is printed first, and kept beside the data in SOURCE.txt. If the download is stopped, the same
-    command continues it. If the data are there already, nothing is done.
-
     \b
     Example:
       pdtools data get sample
+          Sample (pdtools.data), licence: Apache-2.0
+          sample: treebank, text, blimp, sg, scripts
       pdtools data get blimp
-      pdtools eval-blimp blimp --model english
+
+    The licence is printed first, and kept beside the data in SOURCE.txt. A download that was stopped is
+    continued by the same command. The data set sample comes with pdtools and needs no network.
 
     Arguments:
         name (NAME): One of pdtools data list, or a TOML file.

@@ -29,50 +29,25 @@ def decode(
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
-    The model needs an attachment head (the base transformer can have one), or is an action model, or was
-    trained with TreeReg. TreeReg gives greedy trees (--cky: the best ones), without beam, k-best trees and
-    scores. Subwords are merged into words. A sentence that the model cannot parse becomes the flat tree (X
-    (XX word) ...), a blank line becomes (X (-NONE- *)). Both are recorded in OUTPUT.rejects.jsonl.
-
-    With --from treebank, the input is trees. Only their words are read, and line n is for tree n. With --from
-    parts, the input is a file of pdtools prompts, and line n is for the n-th of its sentences. A model of
-    windows reads each sentence after the earlier ones of its prompt, with their best parses.
-
-    gilt and dtg derive dependencies. A file .conllu gets these: all arcs in DEPS, a tree in HEAD. Other files
-    get constituents, in which a head spans its descendants.
-
-    --scores writes the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log
-    p(x), both in nats. With --k-best above 1, the column tree is added, and arcs for gilt and dtg. The
-    marginal sums over the beam. The column dropped estimates the share of p(x) that the search lost.
-
-    Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
-    tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that give the
-    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. The output has the tree of
-    rank 1.
-
     \b
     Example:
+      pdtools decode --text "The dog barks." --model english
+          (X (XX The) (X (XX dog) (X (XX barks) (XX .))))
       pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
-      pdtools decode --text "The dog barks." --model runs/pushdown
-      pdtools decode big.txt --model runs/pushdown -o big.trees --workers 8 --resume
       pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
-      pdtools decode rte.jsonl --from parts --model runs/pushdown-windows -o rte.trees
-      pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
-          --scores test.tsv -o test.trees
+      pdtools decode sentences.txt --model runs/pushdown --k-best 5 --scores scores.tsv -o best.trees
 
-    Input:
-        source (--from): Form of the input: text, tokens (words separated by spaces), treebank (words of
-            trees), or parts (of pdtools prompts).
-
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
-
-    Search:
-        k_best: Number of different trees per sentence in --scores.
+    The model has an attachment head, or is an action model, or was trained with TreeReg. A sentence that it
+    cannot parse becomes the flat tree (X (XX word) ...), a blank line (X (-NONE- *)). Both are recorded in
+    OUTPUT.rejects.jsonl. Models of dependencies (gilt, dtg) write these to a file .conllu, and constituents
+    to any other file.
 
     Output:
         output (-o): A file for the trees (.gz, .zst, .conllu), or -.
         scores (FILE.tsv): A table of the trees' log-probabilities, in nats (or .csv).
+
+    Search:
+        k_best: Number of different trees per sentence in --scores.
     """
     check_json_output(run.as_json, output)
     if scores == STDIO and (run.as_json or output == STDIO):

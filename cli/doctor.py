@@ -27,12 +27,13 @@ _OPTIONAL = {
 def doctor(as_json: bool = False) -> None:
     """Report what pdtools finds on this machine, and what is slower or missing without the rest.
 
-    It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
-    slow, and add its output to a report of a problem.
-
     \b
     Example:
+      pdtools doctor
       pdtools doctor --json
+
+    It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
+    slow, and add its output to a report of a problem.
     """
     from pdtools.report.tables import print_table
 
@@ -65,7 +66,7 @@ def _examine() -> Iterator[Finding]:
 
     from pdtools.errors import how_to_install
     from pdtools.jobs.devices import memory_of
-    from pdtools.provenance.revision import code
+    from pdtools.provenance.origin import code
 
     about = code()
     commit = "" if about["commit"] is None else f", commit {about['commit'][:12]}"

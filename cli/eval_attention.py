@@ -33,32 +33,28 @@ def eval_attention(
     """Measure attention to regions of test suites at the last position before another region, averaged over
     items.
 
-    As in section 5 of the Pushdown Layers paper, the measure is how much attention the distractor noun gets
-    when the verb is predicted. Without --region, it is given for all regions before the verb. The weights of
-    a region's tokens are summed. A model with a tape, or an action model, reads the best incremental parse by
-    beam search, or the tree in --trees.
-
-    Models of one recipe that differ only in seed are one model in the results. The others are compared with
-    the first model. Intervals come from a bootstrap over items. With several seeds, they are Student-t
-    intervals over seeds and items. A single run beside several is assumed to vary as these do.
-
     \b
     Example:
-      pdtools eval-attention sg_suites.zip --model runs/base --model runs/pushdown \\
-          --at matrix_v --region embed_np --region prep_np --suite number_orc --suite number_prep \\
-          -o results/attention
+      pdtools eval-attention sample/sg/mini_number_orc.json --at verb --region embed_subject \\
+          --model demo --model demo-base
+          mini_number_orc: attention when verb is predicted (percent; items: 20)
+          region         model       mean  95%             less 1st  95%
+          embed_subject  demo        4.42  [4.21, 4.62]           -  -
+          embed_subject  demo-base  20.67  [20.17, 21.15]     16.25  [15.68, 16.73]
       pdtools eval-attention sg_suites.zip --model runs/pushdown --suite number_src --at matrix_v
+
+    As in section 5 of the Pushdown Layers paper, the measure is how much attention a distractor gets when the
+    verb is predicted. The weights of a region's tokens are summed. Models are compared with the first one.
 
     Arguments:
         suites (SUITES): A folder of .json files, one such file, or a zip.
 
     Model:
-        model (DIR): A checkpoint or a run of a transformer; repeatable. Runs that differ only in seed are one
-            model.
+        model (DIR): A run or checkpoint of a transformer; repeatable, for seeds too.
 
     Options:
         at (REGION): The region to predict: its name or number.
-        region (REGION): A region that is attended to; repeatable (default: all before --at, and ROOT).
+        region (REGION): One that is attended to; repeatable (default: all before --at).
         suite (NAME): This suite only; repeatable (default: all that fit).
     """
     from pdtools.evaluation.sg.suites import SuiteFiles

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 def _print_list(wanted: bool) -> None:
     if wanted:
-        from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+        from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 
-        width = max(map(len, bundled())) + 2
-        for name in bundled():
+        width = max(map(len, BENCHMARKS.names)) + 2
+        for name in BENCHMARKS.names:
             benchmark = read_benchmark(name)
             typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
         raise typer.Exit()
@@ -30,9 +30,9 @@ def _print_list(wanted: bool) -> None:
 
 def _print_file(name: str | None) -> None:
     if name is not None:
-        from pdtools.evaluation.benchmark.from_toml import text_of
+        from pdtools.evaluation.benchmark.from_toml import BENCHMARKS
 
-        typer.echo(text_of(name), nl=False)
+        typer.echo(BENCHMARKS.text(name)[0], nl=False)
         raise typer.Exit()
 
 
@@ -52,26 +52,24 @@ def eval_benchmark(
 ) -> None:
     """Score a benchmark: does the prediction about each item's strings hold?
 
-    A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
-    (--list, --show), or is your own. Without --as, a bundled benchmark is recognized by its files,
-    if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
-    right. Items with a string that the model cannot score are excluded and counted.
-
-    For a model outside pdtools, --write-sentences writes every string (its finest group, item, string, text).
-    --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
-    number per string instead: a score, or a surprisal, of which the lower is better. Predictions about scores
-    per token are then excluded.
-
-    With --context, the same sentences (one per line of FILE) are read before every string. --beam auto scores
-    every item with a narrow search first, and widens the search if this could change the outcome.
-
     \b
     Example:
       pdtools eval-benchmark --list
-      pdtools eval-benchmark --show ewok > mine.toml
+          bl2mp              BL2MP (Urbizu et al. 2024, LREC-COLING)
+          blimp              BLiMP (Warstadt et al. 2020, TACL 8)
+          blimp-nl           BLiMP-NL (Suijkerbuijk et al. 2025)
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
-      pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
-      pdtools eval-benchmark pairs.csv --good right --bad wrong --level kind --model demo -o results/pairs
+      pdtools eval-benchmark pairs.csv --good right --bad wrong --model demo -o results/pairs
+      pdtools eval-benchmark --show ewok > mine.toml
+      pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine
+
+    A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
+    or is your own. Without --as, a bundled benchmark is recognized by its files, if they belong to no other
+    benchmark. The overall score is the mean of the finest groups. A tie is not right. Items with a string
+    that the model cannot score are excluded and counted.
+
+    --write-sentences and --surprisals score a model outside pdtools, as in pdtools eval-blimp. --scores reads
+    one number per string instead: a score, or a surprisal, of which the lower is better.
 
     Arguments:
         data (DATA): The benchmark's folder, a zip of it, or one of its files.
@@ -79,17 +77,16 @@ def eval_benchmark(
     Input:
         name (--as NAME|FILE.toml): The benchmark: one of --list, or a file of your own.
         list: Print the names that --as takes, and stop.
-        show (NAME): Print the TOML file of one: strings, predictions, chance, licence, published results.
-        good (COLUMN): Instead of --as: minimal pairs, with the better sentence in this column.
+        show (NAME): Print the TOML file of one, with licence and published results.
+        good (COLUMN): Instead of --as: minimal pairs; the column of the better sentence.
         bad (COLUMN): The column of the other sentence.
-        level (COLUMN): --good, --bad: a column of groups; repeatable, with the finest last.
-        published_scores (--scores FILE): Instead of a model: a number for each string (columns item, string;
-            score, or surprisal).
+        level (COLUMN): --good, --bad: a column of groups (repeatable, finest last).
+        published_scores (--scores FILE): Instead of a model: item, string, and a score or surprisal.
         limit: Only the first items of each finest group, at most this many.
     """
     pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
-    from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, benchmark_of_columns, read_benchmark
     from pdtools.evaluation.benchmark.item_files import Items
 
     if name is None and not (good or bad or level):
@@ -115,7 +112,11 @@ def eval_benchmark(
         published = partial(evaluate_published, source=published_scores)
     evaluate_strings(
         read,
-        {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
+        {
+            "data": data,
+            "benchmark": None if name in (None, *BENCHMARKS.names) else name,
+            "scores": published_scores,
+        },
         asked,
         published=published,
     )

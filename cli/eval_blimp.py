@@ -22,31 +22,26 @@ def eval_blimp(
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
-    Accuracies are given by paradigm, phenomenon and field, and overall (the mean over paradigms). A tie is
-    not correct. Pairs with a sentence that the model cannot score are excluded and counted.
-
-    Pairs of your own need only sentence_good and sentence_bad: as keys of every line (.jsonl), or as columns
-    that the first line names (.tsv). Their paradigm is the name of the file.
-
-    For a model outside pdtools, --write-sentences writes every sentence (paradigm, item, string, text; the
-    good one first). --surprisals reads the model's surprisals of these sentences, and sums all tokens of
-    each, including a row for its end. Columns, --nats, --on-error and alignment are as in pdtools eval-sg.
-    --limit has to be the same both times.
-
-    --beam auto scores every pair with a narrow search first. If wider searches could change the outcome, it
-    widens the search, up to a beam of 300 (items.parquet has the beam used). A few outcomes may differ from
-    those with beam 300 throughout.
-
-    With --context, the same sentences (one per line of FILE) are read before both members of every pair. If
-    not all fit, the last ones are read. This works for models of windows (pdtools tapes --layout window) and
-    Hugging Face models.
-
     \b
     Example:
+      pdtools eval-blimp sample/blimp/mini_npi_scope.jsonl --model demo -o results/npi
+          BLiMP (percent)     accuracy  items  scored  ties
+          overall               100.00     60      60     0
+          mean of items         100.00      -       -     -
+          overall, per token    100.00      -       -     -
+          mean margin: +10.324 bits
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
-      pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
+      pdtools eval-blimp my-pairs.tsv --model hf:gpt2 -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
+
+    Pairs of your own need only sentence_good and sentence_bad: as keys of every line (.jsonl), or as columns
+    that the first line names (.tsv). Their paradigm is the name of the file. The overall accuracy is the mean
+    over paradigms. A tie is not correct. Pairs with a sentence that the model cannot score are excluded and
+    counted.
+
+    The last two calls score a model outside pdtools, which computes the surprisals of the sentences in
+    between.
 
     Arguments:
         data (DATA): A folder of .jsonl or .tsv files, one such file, or BLiMP.zip.

@@ -23,21 +23,16 @@ def eval_classify(
 ) -> None:
     """Answer prompts: accuracy, F1 or correlations, each with its interval.
 
-    The answer is the one of the task's answers that is most probable after the prompt and its trees. If
-    several are equally probable, the answer counts as wrong. Numbers (STS-B) come from the regression that
-    pdtools train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test
-    sets, the command only predicts (items.parquet).
-
     \b
     Example:
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
-      pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test
+
+    The answer is the one of the task's answers that is most probable after the prompt and its trees. A tie is
+    wrong. Numbers (STS-B) come from the regression that pdtools train learns on such prompts. Without labels,
+    as in GLUE's test sets, the command only predicts (items.parquet).
 
     Arguments:
         shards (SHARDS): Prompts: a folder of pdtools tapes --prompts.
-
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.classification.evaluate import evaluate_prompts

@@ -50,13 +50,13 @@ def dyck(
 ) -> None:
     """Predict the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
-    The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
-    of attachments. The choice is also made with the attachments given.
-
     \b
     Example:
-      pdtools eval-formal dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
-      pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
+      pdtools eval-formal dyck dependency-50.tsv --model runs/dyck --beam 50 -o results/dyck
+      pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth
+
+    The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
+    of attachments. The choice is also made with the attachments given.
 
     Arguments:
         prefixes (PREFIXES): TSV files of generate dyck-prefixes.
@@ -64,9 +64,6 @@ def dyck(
     Input:
         strings (SHARDS): Whole strings: compare the model's entropy on them with the exact one.
         limit (N): Only the first N prefixes of each file.
-
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
@@ -123,6 +120,7 @@ def dyck(
 
 @command("Compare a model's cross-entropy with a language's exact one.", app=app)
 def cfl(
+    context: typer.Context,
     shards: str,
     beam: BeamOptions,
     options: ResultOptions,
@@ -135,20 +133,19 @@ def cfl(
 ) -> None:
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
 
-    Cross-entropies are in nats per symbol, counting the end of the string. The difference is 0 for a perfect
-    model. By length, the bound is conditioned on the length, which the model has to predict, as in figure 2
-    of DuSell and Chiang (2022).
-
     \b
     Example:
-      pdtools eval-formal cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
-      pdtools eval-formal cfl shards/valid
+      pdtools eval-formal cfl shards/hardest
+          hardest: cross-entropy, nats a symbol
+          strings  model   bound  difference
+             1000      -  1.4392           -
+      pdtools eval-formal cfl shards/test --model runs/rns -o results/rns --plot rns.svg
+
+    Cross-entropies count the end of the string. The difference is 0 for a perfect model. Without a model,
+    only the bound is computed.
 
     Arguments:
         shards (SHARDS): Folder that generate cfl --shards wrote.
-
-    Model:
-        model (DIR): A checkpoint or a run. Without it, only the bound is computed.
 
     Output:
         plot (FILE): A figure by length: .svg, .pdf or .png.
@@ -158,6 +155,7 @@ def cfl(
     from pdtools.report.evaluations import draw_by_length
     from pdtools.shards import ShardSet
 
+    beam.check_model(context, model)
     inputs = {"strings": shards, "model": model}
     evaluating = Evaluating.begin(output, options, inputs, latex=latex)
     if plot:
@@ -195,18 +193,15 @@ def task(
     """Predict y from x with a model of pdtools train --task; accuracy of y's symbols, by length and on
     average.
 
-    A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
-    the most probable one given those that it chose before. Generate the pairs with pdtools generate task.
-
     \b
     Example:
       pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
 
+    A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
+    the most probable one given those that it chose before.
+
     Arguments:
         pairs (PAIRS): TSV files of generate task.
-
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
 
     Output:
         plot (FILE): A figure of accuracy by length (.svg, .pdf, .png).

@@ -43,36 +43,32 @@ def eval_parse(
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
-    For dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are
-    aligned by their characters, so they may be split differently, and sentences too. If one file alone has
-    multi-word tokens, words are aligned by their own forms, and a line says so. Arc F1 compares the
-    predicted graph (DEPS; HEAD in sentences without DEPS; .sdp) with the gold tree, and with the gold graph
-    if there is one. In predicted files, HEAD may be _.
-
-    Predicted trees without tags (pdtools decode writes such trees) get the gold tags, so that punctuation is
-    excluded on both sides. They have no labels either, and need --unlabeled. --format evalb compares the
-    files as they are. --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of
-    the scores. The last example is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold
-    trees, without the sentences that have unknown words.
-
     \b
     Example:
-      pdtools eval-parse gold.trees predicted.trees
+      pdtools eval-parse test.trees right.trees --unlabeled
+          Bracketing, unlabeled (percent)
+          score                   all  up to 40 words
+          f1                    42.74           42.74
+          recall                39.57           39.57
+          precision             46.46           46.46
       pdtools eval-parse gold.conllu predicted.conllu
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
-      pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right \\
-          --left-out mine.trees.rejects.jsonl
+      pdtools eval-parse gold.trees parsed.trees --unlabeled --binarize right \\
+          --left-out parsed.trees.rejects.jsonl
+
+    Trees of pdtools decode have no labels and need --unlabeled. They get the gold tags, so that punctuation
+    is excluded on both sides. The last example is the measure of the Pushdown Layers paper.
 
     Arguments:
         gold (GOLD): Trees, one per line; or dependencies: CoNLL-U, .sdp.
         predicted (PREDICTED): Trees, one per line, in the same order.
 
     Options:
-        prm (FILE): A parameter file of EVALB. Default: delete punctuation, traces and TOP.
+        prm (FILE): EVALB's parameters (default: delete punctuation, traces, TOP).
         unlabeled: Compare spans, not labels.
         binarize: Compare the nodes of the binarized trees.
-        excluded (--left-out FILE): rejects.jsonl of decode: exclude and count the lines that it lists.
-        form (--format): evalb: EVALB's own table, which obeys MAX_ERROR; jsonl: every sentence.
+        excluded (--left-out FILE): rejects.jsonl of decode: exclude and count its lines.
+        form (--format): The scores; EVALB's own table; or a line of JSON for each sentence.
     """
     import dataclasses
 

@@ -9,7 +9,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 
 from .console import bar, message
 from .evaluating import Evaluating
@@ -35,39 +35,27 @@ def eval_ppl(
     """Compute perplexity per token and per word: given the trees, joint (strings with their trees), and
     marginal.
 
-    End-of-sentence counts as one more word and token per sentence. ROOT does not count. The shards have to be
-    made with the model's own tokenizer. A Hugging Face model reads their text instead, and has no
-    end-of-sentence. The scores named ppl_word_without_eos are those that all models have. A masked model
-    predicts 15% of each row's tokens from the others, always the same ones.
-
-    For a file of text, one sentence per line, only the marginal is computed. Its words stand between spaces,
-    and are the same for every model. With --context, sentences are read after others. With --stride, each
-    document is read as one text, in windows. Both work as in pdtools surprisal.
-
-    A beam gives a lower bound of log p(x), and an upper bound of the perplexity. A wider beam usually
-    tightens both. --particles adds an unbiased estimate of p(x) (ppl_token_particles and others). Its
-    perplexity is biased upward; the bias shrinks with more particles. Run it with several numbers of
-    particles, and with --no-marginal if the beam's result is known.
-
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed. None of this is possible
-    with --stream, where each sentence needs the one before it.
-
     \b
     Example:
-      pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
+      pdtools eval-ppl shards/test --model demo
+          Perplexity
+          score                                                     value
+          ppl_token_given_trees                                   13.5778
+          ppl_token_joint                                         16.1273
+          ppl_token_marginal, upper bound at beam 100             16.0639
       pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
-      pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
-      pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300 --seed 1
-      pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
-      pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
+      pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300
+
+    The shards have to be made with the model's own tokenizer; a Hugging Face model reads their text instead.
+    For a file of text, with one sentence per line, only the marginal is computed. A beam gives an upper bound
+    of the perplexity, which a wider beam usually lowers. --particles adds an unbiased estimate of p(x).
 
     Arguments:
         shards (INPUT): A folder that pdtools tapes or blocks wrote, a file of text, or -.
 
     Search:
-        particles (N): Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.
+        particles (N): Also estimate the marginal with N particles, without a beam.
 
     Options:
         marginal (--marginal/--no-marginal): Compute the marginal (a sum over trees by beam search), or not.

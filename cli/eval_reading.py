@@ -61,49 +61,31 @@ def eval_reading(
 ) -> None:
     """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
 
-    TIMES has a row for each word and subject, with the columns item, word_number, word, subject, time
-    (milliseconds) and, optionally, sentence. Without a column of subjects, it has a row for each word, with
-    the mean time. The tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok), Provo and
-    SAP are recognized by their columns. For other tables, name the columns with --column.
-
-    Models read the words of an item, with a space between them: sentence by sentence, or as whole texts with
-    --context or --stride (as in pdtools surprisal). A word's surprisal is the sum over its tokens,
-    punctuation included.
-
-    Mean times over subjects are regressed on length and log frequency (the baseline). For each model, its
-    predictors are added. All of these are included for the words before too (--spillover). The results are
-    the gain in log-likelihood per observation on held-out items, its interval (items drawn with replacement),
-    paired permutation tests between models, and milliseconds per bit. First and last words of sentences,
-    implausible times, and words that cannot be aligned with a model's tokens are excluded and counted.
-
-    With --fit and --predict, the regressions are fitted to some conditions (fillers). The effect is the
-    difference between two others (ambiguous and unambiguous) at the critical word and the two after it
-    (column roi: 0, 1, 2). It is given in milliseconds, as people show it and as each model predicts it, with
-    intervals that draw items and subjects. Versions of an item (--column item=item+condition) stay together
-    in folds and intervals.
-
-    observations.parquet has all predictors of every subject's words. results.json has the formula of the
-    mixed-effects model for R's lme4.
-
     \b
     Example:
-      pdtools eval-reading times.tsv --model runs/base --model runs/pushdown --wordfreq en -o results/reading
+      pdtools eval-reading times.tsv --model runs/base --model hf:gpt2 --wordfreq en -o results/rt
       pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model hf:gpt2 --stride 512
-      pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
-      pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
+      pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model english --beams 1,10,100
+      pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB
+
+    TIMES has a row for each word and subject: item, word_number, word, subject, time (milliseconds) and,
+    optionally, sentence. Without subjects, times are means. Tables of Natural Stories, Provo and SAP are
+    recognized; of others, name the columns with --column.
+
+    Mean times are regressed on length and log frequency of a word and those before it. Each model adds its
+    predictors. Its result is the gain in log-likelihood on held-out items, with an interval and p. --predict
+    compares the effect that people show in a contrast with the one that each model predicts.
 
     Arguments:
         times (TIMES): A table with a row per subject and word (TSV or .csv).
 
     Input:
-        format: The corpus whose columns TIMES has (default: recognized by the header).
-        column (NAME=COLUMN): The column of item, number, word, subject, time, sentence, condition, roi or
-            group (rows that stay together in folds and intervals); A+B: two together. surprisal=A,B: bits of
-            others.
+        format: The corpus of TIMES (default: recognized by its header).
+        column (NAME=COLUMN): The column of item, word, time, subject, ...; A+B: two together.
         texts (FILE): A table of the items' words, if some have no row in TIMES.
 
     Model:
-        model (DIR): A checkpoint, a run, or a Hugging Face causal LM; repeatable.
+        model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
     Search:
         beams (N,N,…): Run every model that needs a search with each of these beams.
@@ -112,15 +94,15 @@ def eval_reading(
         table (FILE): Also write the observations as .csv or .tsv, for R.
 
     Options:
-        fit (CONDITION,…): Fit only these conditions (fillers), or rows by another column: list=train.
+        fit (CONDITION,…): Fit only these conditions (fillers), or rows: list=train.
         predict (A,B): --fit: predict the effect of condition A over B; repeatable.
-        predictor: A model's quantity that predicts times; repeatable (default: surprisal).
-        spillover: Number of words before a word that also predict its time.
+        predictor: What predicts times; repeatable (default: surprisal).
+        spillover: Words before a word that also predict its time.
         edges: Keep first and last words of sentences.
         least (--min-time): Exclude times below this many milliseconds.
         most (--max-time): Exclude times above this many milliseconds.
         folds: Cross-validation folds, of whole items.
-        samples: Samples of the bootstrap and of permutation tests.
+        samples: Bootstrap and permutation samples.
     """
     from pdtools.evaluation.reading.times import read_times
 

@@ -27,42 +27,28 @@ def eval_sg(
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
-    A suite's score is the mean over its items, a circuit's score the mean over its suites. sg_31 is the mean
-    of the 31 suites of Hu et al. (2020). Other conventions in use are reported beside it.
-
-    For a model outside pdtools, --write-sentences writes every sentence (suite, item, string, text).
-    --surprisals reads the model's surprisals of these sentences, in the columns that pdtools surprisal
-    writes: sentence_id (the sentence's line, from 1, not counting the header), token, surprisal (bits unless
-    --nats), start and end (character offsets in the text). Without start and end, as in LM-Zoo's output,
-    tokens are aligned with the words of the text. A sentence without rows, or with tokens that do not fit it,
-    stops the command. With --on-error skip, its item is excluded and counted. --text-style says how the
-    sentences were written for the model.
-
-    --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct. It gives
-    the scores of each run and their means over seeds. The seeds of a model named ngram are combined by
-    majority vote.
-
-    --beam auto scores every item with a narrow search first. If wider searches could change a prediction, it
-    widens the search, up to a beam of 300 (items.parquet has the beam used). It reads no sentence beyond the
-    last region that a prediction needs. A few outcomes may differ from those with beam 300 throughout.
-
-    With --context, the same sentences (one per line of FILE) are read before every sentence. If not all fit,
-    the last ones are read. This works for models of windows (pdtools tapes --layout window) and Hugging Face
-    models.
-
     \b
     Example:
+      pdtools eval-sg sample/sg/mini_npz.json --model demo -o results/npz
+          Syntactic generalization (percent)  accuracy  items  scored  ties
+          overall                               100.00     20      20     0
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto
       pdtools eval-sg sg_suites.zip --write-sentences sentences.txt
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
 
+    A suite's score is the mean over its items, a circuit's the mean over its suites. sg_31 is the mean of the
+    31 suites of Hu et al. (2020). Items with a sentence that cannot be scored are excluded and counted.
+
+    The third and fourth call score a model outside pdtools, which computes the surprisals of the sentences in
+    between. --from-items only aggregates results per item: columns model, suite, item, correct.
+
     Arguments:
-        suites (SUITES): A folder of .json files, one such file, or a zip; or the files for --from-items.
+        suites (SUITES): A folder of .json files, one, or a zip; or the files of --from-items.
 
     Input:
-        from_items: Instead of a model: aggregate results per item (CSV files, zips of them).
-        text_style: How the sentences are written: as in a treebank, or as people write.
+        from_items: Instead of a model: aggregate results per item (CSV files, zips).
+        text_style: --surprisals: words as in a treebank (default), or as people write.
     """
     pick_source(context, asked, {"--from-items": from_items})
     if from_items:

@@ -34,32 +34,25 @@ def export(
 ) -> None:
     """Write a model to share: weights, tokenizer, how it was trained, and a model card.
 
-    The folder is a checkpoint, which every command takes as --model. AutoModelForCausalLM and AutoTokenizer
-    of transformers load it too, in any program where pdtools is installed. Either use trust_remote_code=True,
-    which runs a file of a few lines that imports pdtools; or write "import pdtools.hf" first. README.md is
-    the card. It is made from what the run recorded (training.json), and from --results.
-
-    With --revisions, such a folder is written for the best checkpoint (main) and for each that train.keep_at
-    kept. The latter are named chck_1M after a million words, as in BabyLM's pipeline, or step-500. The same
-    command continues what was stopped. To upload one as a branch: "hf upload OWNER/NAME DIR/chck_1M .
-    --revision chck_1M".
-
     \b
     Example:
       pdtools export runs/pushdown -o to-share/pushdown
       pdtools export runs/pushdown -o to-share/pushdown --dtype float16 --results results/blimp
       pdtools export runs/pushdown -o to-share/pushdown --revisions
 
+    Every command takes the folder as --model, and so does AutoModelForCausalLM of transformers, in a program
+    that has pdtools. README.md is the card, made from what the run recorded and from --results.
+
     Arguments:
         model (MODEL): A checkpoint, or a run of pdtools train.
 
     Input:
-        results (DIR): Results folder of the model: the card lists its scores; repeatable.
+        results (DIR): Results of the model, for the card; repeatable.
         about: A paragraph for the card.
 
     Output:
         output (-o DIR): The folder to write.
-        revisions: Write the best checkpoint (DIR/main) and those that train.keep_at kept (DIR/chck_1M ...).
+        revisions: Write the best checkpoint and those that train.keep_at kept.
 
     Options:
         dtype: Type of the weights; float16 takes half the space.

@@ -46,26 +46,26 @@ def dyck(
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
-    At each step, with probability 1/2, the innermost open bracket is closed, or the string ends if none is
-    open. Otherwise a bracket of one of the types is opened. At the greatest depth, the innermost bracket is
-    always closed. Attachments: an opener shifts, a closer attaches to its opener. The same seed gives the
-    same strings. A larger --number only appends more.
-
     \b
     Example:
+      pdtools generate dyck --number 3 --brackets 2 --depth 3 --setting free --min-length 2 --seed 3
+          (2 )2
+          (1 (2 )2 (2 )2 (1 (1 )1 )1 )1
+          (2 )2
       pdtools generate dyck --number 100000 --seed 1 --shards -o shards/train
-      pdtools generate dyck --number 1000 --seed 2 --shards -o shards/valid
-      pdtools generate dyck --number 5 --brackets 2 --depth 3 --setting free --min-length 2
+
+    An opener shifts, a closer attaches to its opener. The same seed gives the same strings, and a larger
+    --number only appends more.
 
     Output:
         output (-o): A file (.gz, .zst), or -; a folder with --shards.
 
     Options:
         number (-n): How many strings.
-        shards: Write shards with attachments instead of text. (All sets share a tokenizer.)
+        shards: Write shards with attachments instead of text; all sets share a tokenizer.
         brackets: Bracket types.
         depth: Largest number of brackets open at once.
-        setting: released-like: at least 6 tokens, no dependency over 27; free: no such limits.
+        setting: Limits of lengths as in the paper's released strings, or none.
         min_length: Smallest number of tokens (default: that of --setting).
         max_length: Largest number of tokens (default: no limit).
     """
@@ -98,16 +98,17 @@ def dyck_prefixes(
 ) -> None:
     """Make prefixes whose last open bracket has to be closed, for pdtools eval-formal dyck; one per string.
 
-    With --dependency, prefixes are cut from strings of the free automaton, before a closer that is at least
-    this far from its opener. With --depths, they are nests of brackets without their last closer. A string
-    like those of training (pdtools generate dyck) is inserted somewhere in each. The output is TSV with the
-    columns prefix, closer, dependency, depth. The same seed draws the same strings for every --dependency,
-    and those of pdtools generate dyck for --depths: use different seeds.
-
     \b
     Example:
+      pdtools generate dyck-prefixes --depths 3-5 --number 1
+          prefix                              closer  dependency  depth
+          (3 (7 (6 )6 (5 )5 (15 )15 (4 )4 )7  )3      11          3
       pdtools generate dyck-prefixes --dependency 50 --seed 50 -o dependency-50.tsv
       pdtools generate dyck-prefixes --depths 15-50 --number 1008 --seed 3 -o depth.tsv
+
+    With --dependency, prefixes are cut from strings of the free automaton, before a closer that is at least
+    this far from its opener. With --depths, they are nests of brackets without their last closer, in each of
+    which a string like those of training is inserted.
 
     Output:
         output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
@@ -173,21 +174,20 @@ def cfl(
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
-    For every ten strings, one length is drawn uniformly from those in --lengths at which the language has
-    strings. A grammar is a text file with one line per symbol, such as "S -> '0' S '0' [1/2] | '#' [1/2]".
-    docs/guide/context-free.md describes the format. dyck-released is dyck as the code of DuSell and Chiang
-    (2022) draws it.
-
     \b
     Example:
+      pdtools generate cfl hardest --lengths 5-9 --number 3
+          , $ [ [ ] ] , ( ;
+          , ( ) , $ [ ] , ;
+          ) , $ [ ] , ) , ;
       pdtools generate cfl hardest --seed 1 --shards -o shards/train
-      pdtools generate cfl hardest --number 1000 --seed 2 --shards -o shards/valid
       pdtools generate cfl hardest --per-length 100 --lengths 40-100 --seed 3 --shards -o shards/test
-      pdtools generate cfl mine.pcfg --lengths 5-9 --number 5
+
+    A grammar of your own is a text file with one line per symbol, such as "S -> '0' S '0' [1/2] | '#' [1/2]".
 
     Arguments:
-        grammar (NAME|FILE): marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest, or a grammar
-            file.
+        grammar (NAME|FILE): marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest,
+            dyck-released (as the code of DuSell and Chiang 2022 draws it), or a file.
 
     Input:
         lengths (FIRST-LAST): Tokens per string.
@@ -196,7 +196,7 @@ def cfl(
         output (-o): A file (.gz, .zst), or -; a folder with --shards.
 
     Options:
-        shards: Write shards with attachments instead of text. (All sets share a tokenizer.)
+        shards: Write shards with attachments instead of text; all sets share a tokenizer.
         number (-n): How many strings (default: 10000).
         per_length: Draw this many strings of each length, instead of drawing lengths.
     """
@@ -236,14 +236,17 @@ def task(
 ) -> None:
     """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
 
-    The tasks are rs (reverse a string), sm (a stack after operations on it), ma (the value of an expression
-    modulo 5) and se (the unknown digit of an equation modulo 5). Train with pdtools train --task NAME, which
-    draws other strings while it trains. Test with pdtools eval-formal task.
-
     \b
     Example:
-      pdtools generate task rs --seed 1 -o rs.tsv
       pdtools generate task ma --lengths 7 --number 3
+          length  x                y
+          7       ( ( 1 ) * 3 )    3
+          7       ( 2 + ( 4 ) )    1
+          7       ( - 2 + - 1 )    2
+      pdtools generate task rs --seed 1 -o rs.tsv
+
+    The tasks are rs (reverse a string), sm (a stack after operations on it), ma (the value of an expression
+    modulo 5) and se (the unknown digit of an equation modulo 5).
 
     Arguments:
         name (NAME): rs, sm, ma or se.

@@ -9,7 +9,7 @@ from .options import command
 
 @command("Print the help of a command.")
 def help(name: list[str] | None = None) -> None:
-    """Print the help of a command: what it does, examples and options, as --help does.
+    """Print the help of a command.
 
     \b
     Example:

@@ -23,16 +23,16 @@ def import_model(
 ) -> None:
     """Import a model that another program has saved: DIR is a checkpoint, as every command takes it.
 
-    The Pushdown LM that Murty et al. (2023) released is read as it is: model.pt, a file of torch.save, and
-    vocab.pkl. Nothing in these files is executed. training.json says what was imported, with SHA-256 sums.
-
     \b
     Example:
       pdtools import hf:smurty/pushdown-bllip --tokenizer hf:gpt2 -o bllip-lg
       pdtools import downloads/ --tokenizer gpt2/ -o bllip-lg --set config.normalize=allowed
 
+    It reads the Pushdown LM that Murty et al. (2023) released: model.pt, a file of torch.save, and vocab.pkl.
+    Nothing in these files is executed.
+
     Arguments:
-        source (SOURCE): A folder with model.pt and vocab.pkl, or hf:OWNER/NAME[@REVISION] of the hub.
+        source (SOURCE): A folder, or hf:OWNER/NAME[@REVISION], with model.pt and vocab.pkl.
 
     Input:
         tokenizer (DIR): GPT-2's tokenizer: a folder, or hf:gpt2 (default: SOURCE).
@@ -41,8 +41,8 @@ def import_model(
         output (-o DIR): The folder to write.
 
     Options:
-        text_style: How words become text: as in Penn's treebank, as in its training, or as people write.
-        settings (--set KEY=VALUE): config.normalize=allowed, or a dropout of the configuration (repeatable).
+        text_style: Words as in Penn's treebank (its training), or as people write.
+        settings (--set KEY=VALUE): config.normalize=allowed, or a dropout (repeatable).
     """
     from pdtools.provenance.hub import IMPORTED, PREFIX, snapshot
 

@@ -13,7 +13,7 @@ from .options import BeamOptions, ModelName, Positive, ResultOptions, Threads, c
 from .outputs import check_picture
 
 
-@command(without=("quiet",))
+@command()
 def inspect(
     text: str,
     model: ModelName,
@@ -27,29 +27,29 @@ def inspect(
 ) -> None:
     """Show what a model does while it reads a sentence.
 
-    Pushdown LMs: for every token, its surprisal, what it attaches to (over the whole beam), the tape of the
-    best hypothesis, and the best hypotheses. Each hypothesis is shown as the constituents on its stack, with
-    its share of the beam. Action models: their hypotheses as brackets. Models trained with TreeReg: their
-    greedy tree and the scores of its splits. All other models: surprisals. --json prints all of it, and
-    attention with and without the depth term (docs/reference/files/trace.md).
-
-    Stack attention: for each layer and position, the probability that each token is on top of the stack (the
-    attention map; darker is higher). Then the probabilities of push, pop and no-op, the most probable of
-    them, and the stack that these actions would make. A model of a task reads x and answers; its answer is
-    shown beside the tokens.
-
-    Recurrent models with a stack: after each token, its surprisal and the shares of actions. (A masked model
-    of a task reads x, and its answer is shown instead of surprisals.) For a nondeterministic stack, also what
-    is on top, and the highest-weight run of its automaton, indented by the stack's height.
-
     \b
     Example:
-      pdtools inspect "The horse raced past the barn fell ." --model runs/pushdown --hypotheses 5
+      pdtools inspect "The dog barks." --model english
+          1 The                                                   3.89 bits      1 kept
+            attaches  shift 100.0%
+            tape      0 0
+             100.00%  The
+          2 dog                                                   9.51 bits      2 kept
+            attaches  1 The 75.7%, shift 24.3%
+            tape      0 1 1
+              75.69%  [The dog]
+              24.31%  The ‖ dog
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg
-      pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
+      pdtools inspect "The dog barks." --model runs/pushdown --json > trace.json
+
+    Pushdown LMs and action models: after each token, its surprisal and the best hypotheses, each with its
+    share of the beam. Models with stacks: what they do with them. All other models: surprisals.
 
     Arguments:
         text (TEXT): A sentence; for stack models, words separated by spaces.
+
+    Search:
+        search_settings (--search KEY=N): Action models: word_beam, fast_track. Repeatable.
 
     Output:
         output (-o FILE): A picture of the stacks: .svg, .png or .pdf.
@@ -58,6 +58,7 @@ def inspect(
         hypotheses: Number of hypotheses to show for each beam.
         gold (TREE): The sentence's tree: what agrees with it is marked.
     """
+    search = beam.search_of_one
     if output:
         check_picture(output, overwrite=options.overwrite, inputs=[model])
 
@@ -77,7 +78,7 @@ def inspect(
         traced = trace(
             model if loaded is None else loaded,
             text,
-            beam.search,
+            search,
             hypotheses=hypotheses,
             attention=options.as_json,
             gold=None if gold is None else one_tree(gold),

@@ -21,7 +21,7 @@ from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
 from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
-from pdtools.provenance.revision import DISTRIBUTION, other_distribution
+from pdtools.provenance.origin import DISTRIBUTION, other_distribution
 from pdtools.report.visible import visible
 
 from .console import is_quiet, message, set_quiet

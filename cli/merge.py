@@ -27,17 +27,14 @@ def merge(
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
-    In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls "pdtools decode
-    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8". Call merge when all jobs are done.
-
-    merge runs the command again with the same options except --shard, in the folder where it was run before.
-    It reads the chunks in OUTPUT.job and computes none itself. If some are missing, it fails. When the output
-    is made, the chunks are deleted; merging again changes nothing. Only files named here are written.
-
     \b
     Example:
       pdtools merge big.trees
       pdtools merge big.trees --scores big.tsv
+
+    The jobs have called, for instance, "pdtools decode big.txt --model run -o big.trees --shard 0/8". Call
+    merge when all are done. It runs the command again, with the same options, in the folder where it was run,
+    and reads the chunks in OUTPUT.job. If some are missing, it names them and changes nothing.
 
     Arguments:
         output (OUTPUT): The output, as named with -o in the jobs.

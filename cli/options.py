@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 import typer
 
-from pdtools.provenance.model_names import BUNDLED, find_model
+from pdtools.errors import PdtoolsError
+from pdtools.provenance.hub import BUNDLED, find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 
 from . import signatures
@@ -27,15 +28,16 @@ Arguments:
 
 Input:
     text (SENTENCE): A sentence (or tree), instead of files; repeatable.
-    on_error: At bad input: stop (fail), or exclude it, record it and continue (skip).
-    frequencies (FILE): Two columns, words and counts: adds log frequency to the baseline, or the table.
-    wordfreq (LANGUAGE): Frequencies from the package wordfreq for a language, such as en.
+    source (--from): Form: sentences, words, trees, or prompts.
+    on_error: Stop at bad input, or record it and go on.
+    frequencies (FILE): Add log frequencies, from a table of words and counts.
+    wordfreq (LANGUAGE): Add log frequencies, from the package wordfreq (en).
 
 Model:
-    model (DIR): A checkpoint, a run, a Hugging Face causal LM (or hf:gpt2); or english, english-base, demo.
+    model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
 Search:
-    cky: Models trained with TreeReg: the tree with the highest sum of scores, not the greedy one.
+    cky: TreeReg: the tree with the highest sum of scores, not the greedy one.
 
 Output:
     output (-o DIR): A folder for results.json and tables.
@@ -50,9 +52,9 @@ Parallel:
 Options:
     samples: Bootstrap samples.
     seed: Seed of everything random.
-    vocab_size: Vocabulary size with special tokens (default: no limit for word, 10000 for bpe).
+    vocab_size: Vocabulary with special tokens (word: no limit; bpe: 10000).
     lower_case: word: convert words to lower case, in evaluation too.
-    correct_spaces: Count the space after a word in its surprisal, not the space before.
+    correct_spaces: Count the space after a word in its surprisal, not before.
 """
 """Parameters that mean the same in every command: its docstring lists only the others."""
 
@@ -118,9 +120,9 @@ def complete_kinds(incomplete: str) -> list[str]:
 
 def complete_recipes(incomplete: str) -> list[str]:
     """Bundled recipes with this beginning."""
-    from pdtools.training.recipe import bundled_recipes
+    from pdtools.training.recipe import RECIPES
 
-    return [name for name in bundled_recipes() if name.startswith(incomplete)]
+    return [name for name in RECIPES.names if name.startswith(incomplete)]
 
 
 _KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "dtg", "sclm", "gilt", "rnn")
@@ -154,8 +156,8 @@ class ChunkOptions(ResultOptions):
     """Options for work that can be divided into chunks.
 
     Parallel:
-        workers: Number of processes. It does not change the result.
-        shard (I/N): Do part I of N of the work (I from 0); then run pdtools merge.
+        workers: Number of processes; the result is the same.
+        shard (I/N): Do part I (from 0) of N; then run pdtools merge.
         scheduler (ADDRESS): A Dask scheduler whose workers do the work.
         resume: Continue an interrupted run, if there is one.
     """
@@ -171,12 +173,9 @@ class BeamOptions:
     """Options for the search over derivations.
 
     Search:
-        beam (N): Number of hypotheses kept after each token (action models: each action); or auto, where
-            sentences are compared.
-        margin (NATS): Drop hypotheses this many nats behind the best one (default: none).
-        search_settings (--search KEY=N): max_batch: sentences per batch (default: as many as memory allows).
-            Action models, word_beam: hypotheses kept after each token (default: a tenth of the beam),
-            fast_track: this many more that generated the token (a twentieth); repeatable.
+        beam (N): Hypotheses kept after each token, or each action.
+        margin (NATS): Drop hypotheses this far behind the best one.
+        search_settings (--search KEY=N): max_batch; action models: word_beam, fast_track. Repeatable.
     """
 
     beam: Annotated[Any, typer.Option(parser=parse_beam)] = (
@@ -195,18 +194,41 @@ class BeamOptions:
         further: dict[str, Any] = by_key("--search", map(_setting, self.search_settings or ()))
         return SearchOptions(beam=self.beam, margin=self.margin, **further)
 
+    @property
+    def search_of_one(self) -> SearchOptions:
+        """The options of a search in which sentences are read one by one.
+
+        Raises:
+            PdtoolsError: if options cannot be combined, or say how many are read together.
+        """
+        if (search := self.search).max_batch is not None:
+            raise PdtoolsError("--search max_batch=…: sentences are read one by one here: leave it out")
+        return search
+
+    @staticmethod
+    def check_model(context: typer.Context, model: object) -> None:
+        """Refuse options of a search where no model is given.
+
+        Raises:
+            typer.BadParameter: if there is one.
+        """
+        names = {field.name for field in fields(BeamOptions)}
+        for parameter in context.command.params if not model else ():
+            given = context.get_parameter_source(str(parameter.name))
+            if parameter.name in names and given is not None and given.name == "COMMANDLINE":
+                raise typer.BadParameter(f"{parameter.opts[0]} needs a --model")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(BeamOptions, ChunkOptions):
     """Options for a model's work, and for its computation.
 
     Model:
-        bos: Hugging Face models: read a beginning-of-sentence token first, or not.
-        dtype: Type of the weights. bf16 is less exact, and faster on some processors.
+        bos: Hugging Face: read a beginning-of-sentence token first.
+        dtype: Type of the weights; bf16 is less exact.
 
     Search:
-        trees (FILE): Sum over these trees, without a search (blocks of lines, or id<TAB>tree; gilt, dtg:
-            CoNLL-U).
+        trees (FILE): Sum over the trees in a file, without a search.
     """
 
     device: str = "auto"
@@ -239,14 +261,12 @@ class ContextOptions:
     """Options for the text read before sentences.
 
     Input:
-        preceding (--context FILE|document): Read each sentence after the sentences of a file, or after the
-            earlier ones of its document, if it is in one.
-        window: The most tokens read at once, context included (default: all that the model allows).
-        stride: Read each document as one text, in windows that move by this many tokens.
+        preceding (--context FILE|document): Read a file's sentences first, or the document's earlier ones.
+        window: The most tokens read at once (default: the model's maximum).
+        stride: Read documents as one text, in windows that move by N tokens.
 
     Search:
-        context_parses: --context: keep the best derivation of each earlier sentence (default), or the whole
-            beam.
+        context_parses: Of earlier sentences: the best parse, or the whole beam.
     """
 
     preceding: str | None = None
@@ -262,11 +282,10 @@ class ExternalOptions:
     Input:
         surprisals (FILE): Surprisals computed elsewhere, instead of a model.
         nats: --surprisals: they are in nats, not bits.
-        on_error: If --surprisals do not fit a sentence: stop (fail), or exclude it (skip).
+        on_error: Stop at --surprisals that do not fit, or exclude them.
 
     Output:
-        write_sentences (FILE): Write the sentences instead of scoring: a table (.tsv, .csv; or -), or texts
-            alone (.txt).
+        write_sentences (FILE): Only write the sentences: .tsv, .csv, or .txt (text alone).
     """
 
     surprisals: str | None = None
@@ -287,4 +306,11 @@ class _ScoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StringOptions(RunOptions, ContextOptions, ExternalOptions, _ScoreOptions):
-    """Options for evaluations of strings by a model or an external one; the last base is first in help."""
+    """Options for evaluations of strings by a model or an external one; the last base is first in help.
+
+    Input:
+        preceding (--context FILE): Read the sentences of a file before each sentence.
+
+    Search:
+        beam (N|auto): Hypotheses kept after each token, or each action.
+    """

@@ -12,7 +12,7 @@ import typer
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, check_output, is_stream, recover_directory, watch_inputs
-from pdtools.files.names import has_ending
+from pdtools.files.packed import has_ending
 
 from .console import message
 

@@ -89,76 +89,42 @@ def parse(
 ) -> None:
     """Convert a treebank, or parse text, into binarized trees, one per line.
 
-    Traces, empty phrases and wrappers such as ROOT are removed. Binarization and collapsed unary chains carry
-    nltk's labels and can be undone.
-
-    In folders and zip archives, the name's ending decides which files are read (also with .gz, .zst). --from
-    text reads .txt. --from tokens reads .txt, .tok and .tokens. --from treebank reads .mrg, .ptb, .tree,
-    .trees, .parse, .psd, .bracket, .brackets, .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
-
-    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
-    line.
-
-    Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
-    (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
-    conllu (.conllu, .conll, .conllup, .cupt: dependencies, converted to constituents; the columns of CoNLL-U
-    Plus are found by their names). --from treebank also recognizes the forms with brackets.
-
-    OUTPUT.arcs has dependency arcs, such as 0-2 2-1, line for line, for pdtools tapes: of conllu the heads;
-    of conllu-enhanced the enhanced graph (DEPS); of sdp (.sdp: DM, PAS, PSD) the graph, beside flat trees.
-
-    With text and tokens, line n of the output is the tree of line n of the input. A sentence that the parser
-    cannot parse becomes the flat tree (X (XX word) ...), a blank line becomes (X (-NONE- *)). Both are
-    recorded in OUTPUT.rejects.jsonl; this is not an error. With --split, such sentences are excluded, and
-    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
-
-    The parsers right-branching and left-branching need no model: their trees are a floor for F1. With --from
-    treebank, a parser that is named parses the words of the trees.
-
-    With text, OUTPUT.text has the sentences as written, line for line, for pdtools tapes --text-style raw.
-
-    With --split-words parser, Stanza's tokenizer of the language splits text into words. A token that stands
-    for several syntactic words becomes these (du becomes de le). With --split-sentences, it also finds the
-    sentences, which end at blank lines at the latest. If the words do not spell their sentence, OUTPUT.text
-    has the words instead, and the sentence is counted.
-
     \b
     Example:
-      pdtools parse wsj/ --from treebank -o wsj.trees
+      pdtools parse sample/treebank/train.mrg --from treebank -o train.trees
+          6000 trees, 74967 tokens
+          empty leaves left out: 2877 *T*, 822 *, 427 0, 343 *PRO*, 52 *ICH*
       pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
       pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
-      pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
-      pdtools parse saetze.txt --parser stanza --model de -o saetze.trees
-      pdtools parse livre.txt --parser stanza --model fr --split-words parser --split-sentences -o livre.trees
-      pdtools parse --text "The dog barks." --parser runs/pushdown
-      pdtools parse trees/test.trees --from treebank --parser right-branching -o right.trees
-      cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
+      pdtools parse sentences.txt --parser english -o sentences.trees
+
+    A treebank: traces, empty phrases and wrappers such as ROOT are removed. Binarized constituents and
+    collapsed unary chains carry nltk's labels, and can be undone.
+
+    Text: line n of the output is the tree of line n of the input. A sentence that the parser cannot parse
+    becomes the flat tree (X (XX word) ...), a blank line (X (-NONE- *)). Both are recorded in
+    OUTPUT.rejects.jsonl.
 
     Input:
-        source (--from): Form of the input. Sentences: text, tokens (words separated by spaces), parts (of
-            pdtools prompts). All others: trees.
-        split_sentences: Split text that is not one sentence per line into sentences (blank lines stay).
-        split_words: text: split words as in the Penn Treebank, or by the parser's own tokenizer (stanza),
-            which then also serves --split-sentences.
+        source (--from): Form of the input: sentences (text, tokens, parts), or trees.
+        split_sentences: Split text that is not one sentence per line into sentences.
+        split_words: text: split words as in the Penn Treebank, or by the parser.
         surface: conllu: use words as written (du), not syntactic words (de le).
-        discontinuous: export, tiger-xml, discbracket: raise (default) or split constituents with gaps, or
-            skip such trees.
-        punctuation: export, tiger-xml, discbracket: move punctuation from the root to where it stands
-            (default), or leave it.
-        lemmas: penn-historical: cut lemmas and glosses off words (default), or keep them.
+        discontinuous: Raise (default) or split constituents with gaps, or skip the tree.
+        punctuation: Trees with gaps: move punctuation into the tree (default), or not.
+        lemmas: penn-historical: cut lemmas and glosses off words (default), or not.
 
     Model:
-        parser (NAME|DIR): benepar, stanza, right-branching, left-branching, or a trained checkpoint: its
-            folder, english, or hf:OWNER/NAME.
-        model: Model of benepar (default: benepar_en3) or stanza (default: en): a path or an installed name.
+        parser (NAME|DIR): benepar, stanza, right-branching, left-branching, or a model.
+        model: Model of benepar (benepar_en3) or stanza (en): a path or a name.
 
     Output:
         output (-o): A file (.gz, .zst), or -; a folder with --split.
 
     Options:
-        binarize: Branch to the right, the left, or by heads (conllu), and collapse unary chains; or none.
+        binarize: Branch to one side, or by heads (conllu); none: leave unary chains too.
         functions: Strip function tags (NP-SBJ becomes NP), or keep them.
-        split (F,F[,F]): Split into train, valid and test with these shares, such as 0.9,0.05,0.05.
+        split (F,F[,F]): Split into train, valid and test with these shares.
     """
     from dataclasses import asdict
 

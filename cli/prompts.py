@@ -31,20 +31,14 @@ def prompts(
     """Convert the data of a task (classification, regression) into prompts: Premise: ... Hypothesis: ...
     Label:
 
-    DATA is a table with tabs whose first line names the columns (GLUE; quotes are ordinary characters), trees
-    whose roots have the labels, lines with a label before the sentence (SST), JSON lines, or Parquet. Labels
-    may be missing, as in test sets. If labels are whole numbers, but the task names its labels, --label-names
-    has to say what the numbers mean. A task is a TOML file with parts, answer, answers and metric.
-
-    The sentences of the prompts have to be parsed next, one tree for each: by pdtools decode --from parts, or
-    by any other parser. pdtools tapes --prompts then makes shards of prompts and trees.
-
     \b
     Example:
       pdtools prompts GLUE/RTE --split dev --task rte -o rte.dev.jsonl
       pdtools prompts GLUE/RTE --task rte -o rte.train.jsonl --hold-out rte.valid.jsonl
-      pdtools prompts rte.parquet --task rte --label-names entailment,not_entailment -o rte.jsonl
       pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
+
+    Next, the sentences of the prompts are parsed, by pdtools decode --from parts or by any other parser. Then
+    pdtools tapes --prompts makes shards of prompts and trees.
 
     Arguments:
         data (DATA): A file, or a folder such as GLUE's, with --split.
@@ -53,16 +47,22 @@ def prompts(
         task (NAME|FILE): rte, mrpc, sst5, stsb, or a TOML file.
         split: If DATA is a folder: the file to read.
         label_names (NAME,NAME...): Names of the labels 0, 1, ... of the data.
-        split_sentences (--split-sentences/--no-split-sentences): Split parts into sentences, or read each
-            part as one sentence.
+        split_sentences (--split-sentences/--no-split-sentences): Split parts into sentences, or not.
 
     Output:
         output (-o): A file (.jsonl; .gz, .zst), or -.
         hold_out (FILE): Write a tenth of the items there instead, always the same ones.
     """
     from pdtools.parsers.splitting import SentenceSplitter
-    from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
-    from pdtools.prompts.readers import data_file, label_names_of, read_records
+    from pdtools.prompts.items import (
+        columns_of,
+        data_file,
+        is_held_out,
+        label_names_of,
+        make_items,
+        read_records,
+        write_items,
+    )
     from pdtools.prompts.tasks import read_task
 
     check_json_output(options.as_json, output)

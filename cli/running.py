@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Source, check_output, read_lines
+from pdtools.files import Source, check_output, is_stream, read_lines
 from pdtools.jobs.devices import pick_device
 from pdtools.search.scores import Measure
 
@@ -134,7 +134,9 @@ class Output:
         """
         if not compares:
             settings.search.check_number()
-        with self.chunks("sentences", **described, **settings.for_job()) as job:
+        if not is_stream(self.path):  # which keeps no chunks: the model need not be identified
+            described |= settings.for_job()
+        with self.chunks("sentences", **described) as job:
             yield settings.load().in_chunks(self.plan, job)
 
 

@@ -29,17 +29,15 @@ def sample(
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
-    Trees need a model with an attachment head, or an action model. --strings works with every causal model.
-    The empty string is written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same
-    draws. A larger --number only appends more.
-
     \b
     Example:
-      pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
-      pdtools sample --model runs/pushdown -n 5 --strings
+      pdtools sample --model demo -n 2 --seed 1 --strings
+          The uncle will buy these letters and the articles .
+          There are some short poems near the museum which were beautiful .
+      pdtools sample --model runs/pushdown -n 100 --seed 1 -o drawn.trees
 
-    Model:
-        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+    Trees need a model with an attachment head, or an action model. --strings works with every causal model.
+    The same seed gives the same draws, and a larger --number only appends more.
 
     Output:
         output (-o): A file (.gz, .zst), or -.

@@ -44,31 +44,25 @@ def show(
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
-    The tree is the binary tree that the attachments describe. In a window, each sentence has one.
-    Constituents are labelled and not binarized. A label that the training shards do not have is ?. Generated
-    strings and windows have no constituents.
-
-    A token that attaches to itself only shifts. Row k of the tape is the depth of every position after token
-    k and its reduces.
-
-    --actions prints the row as action models read it: actions, depths, and what each position sees. For tg
-    and dtg it also prints pop, the position that takes this one off the stack. For gilt it prints the
-    dependency arcs of each word, and its degree, depth and distance tapes, from the root on.
-
-    --text takes a tree of your own. It is cleaned and right-binarized as by pdtools parse, and each word is
-    one token.
-
-    --tree prints only the tree. A tree of --text is printed as given. A tree of the shards is labelled and
-    not binarized, if they have its constituents. LaTeX needs the package of that name; svg is a file for
-    browsers and Inkscape.
-
     \b
     Example:
+      pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
+          The dog barks
+          (S (NP (DT The) (NN dog)) (VP (VBZ barks)))
+          S
+          ├── NP
+          │   ├── The
+          │   └── dog
+          └── VP
+              └── barks
       pdtools show shards/train 0
       pdtools show shards/train 0 --actions tg
       pdtools show shards/test --words > test.txt
-      pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
       pdtools show shards/train 0 --tree svg > tree.svg
+
+    The first tree is the binary one that the attachments describe. Constituents are labelled and not
+    binarized. A tree of --text is cleaned and right-binarized as by pdtools parse, and each word is one
+    token.
 
     Arguments:
         shards (SHARDS): A folder that pdtools tapes wrote.
@@ -77,8 +71,8 @@ def show(
     Options:
         text (TREE): A tree in brackets, instead of SHARDS.
         words: Print only the words, one sentence per line.
-        actions: Print the actions that this kind of model reads, instead of attachments.
-        tree: Print only the tree: as text, as a picture (SVG), or for LaTeX (packages forest, qtree).
+        actions: Print the actions of this kind of model, instead of attachments.
+        tree: Only the tree: as text, as a picture (SVG), or for LaTeX (forest, qtree).
     """
     if (shards is None) == (text is None):
         raise typer.BadParameter("give either SHARDS or --text TREE")
@@ -151,7 +145,7 @@ def show(
     if arcs := description.get("arcs"):
         console.print(Text(f"arcs {_arcs(arcs)}"))
     for each in trees:
-        console.print(Text(tree_text(each)))
+        console.print(Text(tree_text(each).rstrip()))
     console.print()
     console.print(_table(description["tokens"]) if actions is None else _actions(description["actions"]))
 
@@ -192,7 +186,7 @@ def _actions(positions: list[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in positions[0]:
         is_left = name in ("action", "head", "word", "arcs") or (
             isinstance(positions[0][name], list) and name != "sees"
@@ -217,7 +211,7 @@ def _table(tokens: list[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("k", justify="right")
     table.add_column("token")
     table.add_column("word")

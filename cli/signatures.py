@@ -19,6 +19,11 @@ _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Optio
 _SECTION = re.compile(rf"^({'|'.join(_PANELS)}):\n((?:    .*\n?|\n)+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
+# The limits of a number at the end of its help, as typer writes them: a page has them, in words.
+_RANGE = re.compile(r"  \[[\d.]*<?=?x[<>]=[\d.]+\]$|; [\d.]*<?=?x[<>]=[\d.]+(?=\]$)")
+# The values of an option that has no name of its own for them, by a word of its type.
+_VALUES = {"Literal": None, "bool": None, "int": "N", "float": "NUMBER", "str": "TEXT"}
+
 Described = Mapping[str, tuple[str, str, str]]
 """For parameters: their panel, what is said in parentheses (flags, metavar), and their help."""
 
@@ -72,7 +77,8 @@ def command(
             source (--from FORM): The form of the input.
 
     A parameter under ``Arguments:`` is an argument. All others are options: ``--source`` if no name is given.
-    A dataclass stands for an option for each of its fields, which are listed in its docstring.
+    A dataclass stands for an option for each of its fields, which are listed in its docstring. The function's
+    own docstring may describe them anew.
 
     Args:
         short_help: its line in lists of commands; by default the beginning of its help.
@@ -95,6 +101,7 @@ def command(
             of_block = {**shared}
             for each in reversed(cast(type, block).__mro__):
                 of_block |= described(each.__doc__)[1]
+            of_block |= listed
             hints = typing.get_type_hints(block, include_extras=True)
             taken = [field for field in fields(block) if field.name not in without]
             blocks[parameter.name] = block, [field.name for field in taken]
@@ -145,7 +152,8 @@ def _annotated(name: str, kind: Any, default: Any, listed: Described) -> inspect
             info.param_decls = tuple(flags)
         if panel not in ("Arguments", "Options"):
             info.rich_help_panel = panel
-        info.metavar = " ".join(word for word in words if word not in flags) or None
+        values = " ".join(word for word in words if word not in flags)
+        info.metavar = values or next((said for of, said in _VALUES.items() if of in str(kind)), None)
         info.help = help
         kind = Annotated[kind, info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -217,8 +225,14 @@ class PanelledCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                rest = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panels.setdefault(getattr(parameter, "rich_help_panel", None) or rest, []).append(record)
+                name = re.sub(r"<list\[(.*)\]>", r"<\1>", record[0])
+                said = _RANGE.sub("", record[1])
+                rest = "Options"
+                if parameter.param_type_name == "argument":
+                    name, rest = name.partition(" <")[0], "Arguments"  # without its type
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or rest, []).append(
+                    (name, said)
+                )
         for panel, records in panels.items():
             if records:
                 with formatter.section(panel):

@@ -30,6 +30,8 @@ _OF_FILES = {
     "on_error": ("--surprisals",),
     "text_style": ("--write-sentences", "--surprisals"),
     "output": ("--model", "--surprisals", "--scores", "--from-items"),
+    "latex": ("--model", "--surprisals", "--scores", "--from-items"),
+    "details": ("--model", "--surprisals", "--scores"),
 }
 
 

@@ -10,9 +10,8 @@ import typer
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path, write_rejects
-from pdtools.files.names import ending
-from pdtools.files.sheets import SHEETS, read_sheet
-from pdtools.files.tables import check_table_name
+from pdtools.files.packed import ending
+from pdtools.files.tables import SHEETS, check_table_name, read_sheet
 
 from .arguments import check_frequencies, named_columns, read_frequencies, sentence_files
 from .console import message, print_json, progress, warn
@@ -26,17 +25,15 @@ class SurprisalOptions(RunOptions, ContextOptions):
     """Options for surprisals, and for the rows of which they are columns.
 
     Input:
-        source (--from): Form of the input: text, tokens (words separated by spaces), treebank (words of
-            trees), or parts (of pdtools prompts).
-        column (NAME=COLUMN): Tables: the column of item, condition, list, sentence (A,B: several), region,
-            number, text or word.
-        glue: Tables of regions or words: text between them (default: a space).
+        column (NAME=COLUMN): Tables: the column of sentence (or A,B), item, condition, list, region, number,
+            text or word.
+        glue: Tables: text between regions or words (default: a space).
 
     Search:
         parses: Add the best incremental parse after each token.
 
     Output:
-        output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
+        output (-o): A TSV file, or .csv; for tables .parquet too; or -.
 
     Options:
         nats: Print nats instead of bits.
@@ -65,57 +62,28 @@ class SurprisalOptions(RunOptions, ContextOptions):
 def surprisal(
     asked: SurprisalOptions, inputs: list[str] | None = None, text: list[str] | None = None
 ) -> None:
-    """Print the surprisal of every token, or of every region of a table of stimuli, in bits.
-
-    The columns are sentence_id (line of the input, from 1), token_id (from 1), token, start and end
-    (characters of the sentence), and surprisal. Models that predict the end of a sentence have a row for it.
-    The rows of a sentence then sum to its -log p. --parses adds a column with the constituents on the best
-    hypothesis' stack after the token, such as "(X the dog) barks".
-
-    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
-    line.
-
-    --entropy and --rank describe the distribution of next tokens before each token: its entropy, and the
-    token's rank in it. The entropy of a word is the one before its first token. If a search sums over
-    derivations, the distribution is the mixture over the beam.
-
-    With --words, rows are words (word_id, word). In running text, a word stands between spaces ("happy.").
-    With --from tokens or treebank, words are the input's ("happy", "."). Words, start and end refer to
-    the line as written, and are the same for every model.
-
-    Hugging Face models read a beginning-of-sentence token first, and have no row for the end. With --no-bos,
-    the first token has no surprisal and no row.
-
-    With --context, a sentence is read after others, as many whole ones as fit: the sentences of a file, or
-    the earlier ones of its document. In running text, a document ends with its file or at a blank line. With
-    --stride, a document is read as one text, in windows. Both add the column seen: how many tokens were read
-    before. Both work for models of windows (pdtools tapes --layout window) and Hugging Face models, --stride
-    only for those without trees. Without either, text too long for a model without trees is read in windows
-    that move by half their length.
-
-    A sentence that the model cannot score stops the command. With --on-error skip, it has no rows, and is
-    recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text, a
-    token's start and end refer to the words written as running text. TSV is not quoted: in pandas, use
-    quoting=3.
-
-    A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) is written with its columns, in the order of
-    its rows, once for each --model (-o to .csv, .tsv or .parquet; in TSV a line break in a cell becomes a
-    blank). Sentences without a word are listed in OUTPUT.rejects.jsonl. Each row of it is a sentence (column
-    sentence, with | or [ ] between regions, if any), a region (item, condition, region, text), or a word
-    (word). The command adds the model, the region, its surprisal, and the numbers of its tokens, of unknown
-    ones, and of tokens that cross its end. Such tokens count where they begin. Models with trees add the
-    expected surprisal of attachments, and the number of constituents closed. With --words, a row is a word,
-    with its length, its log frequency (--wordfreq), and all three of the two words before it.
+    """Print the surprisal of every token or word, or of every region of a table of stimuli, in bits.
 
     \b
     Example:
-      pdtools surprisal stimuli.csv --model runs/pushdown --model hf:gpt2 -o surprisals.csv
-      pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
-      pdtools surprisal --text "The horse raced past the barn fell." --model english
-      pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
-      pdtools surprisal sentences.txt --model hf:gpt2 --entropy --rank -o surprisals.tsv
-      pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
-      pdtools surprisal story.txt --model hf:gpt2 --stride 256
+      pdtools surprisal --text "The dog barks." --model english --words
+          sentence_id  word_id  word    start  end  surprisal
+          1            1        The     0      3    3.89270623
+          1            2        dog     4      7    9.51035304
+          1            3        barks.  8      14   28.84523907
+          1            4        <eos>   14     14   0.21460757
+      pdtools surprisal stimuli.csv --model english --model hf:gpt2 -o surprisals.csv
+      pdtools surprisal sentences.txt --model runs/pushdown --parses -o surprisals.tsv
+      pdtools surprisal story.txt --model hf:gpt2 --stride 256 --entropy --rank
+
+    A table of stimuli (.csv, .tsv, .xlsx, .parquet) has a row for each sentence (column sentence, with |
+    between regions), for each region (item, condition, region, text), or for each word (word). The output has
+    its columns and, for each model, a row for each region with its surprisal. With --words, rows are words,
+    with the surprisal, length and frequency of the two words before them.
+
+    Lines of text give a row for each token, or for each word. Models that predict the end of a sentence have
+    a row for it. A sentence that the model cannot score stops the command, or is recorded in
+    OUTPUT.rejects.jsonl with --on-error skip.
     """
     check_json_output(asked.as_json, asked.output)
     table = None if text else _sheet_of(inputs, asked.source)

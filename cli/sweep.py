@@ -40,36 +40,32 @@ def sweep(
 ) -> None:
     """Train a model for every combination of some settings' values, and list the runs, best first.
 
-    Each run is the same as with pdtools train. --at-once vmaps small recurrent models. The results are
-    the same up to rounding, in a fraction of the time. The same command continues a sweep that was stopped.
-    You can add values, and steps where pdtools train --resume allows more. Several processes may work on one
-    sweep: each takes runs that no other process is training.
-
     \b
     Example:
-      pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2,3 -o runs/rns
-      pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl --at-once 10 \\
-          --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
-      pdtools sweep windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 \\
-          --grid train.seed=1,2,3 -o runs/gpt2
+      pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2 -o runs/rns
+      pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl \\
+          --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3 --at-once 6 -o runs/rns
+
+    Each run is the same as with pdtools train. The same command continues a sweep that was stopped, also with
+    more values. Several processes may work on one sweep: each takes runs that no other is training.
 
     Arguments:
         shards (SHARDS): Training data; {KEY} stands for the run's value of that key.
 
     Model:
         model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
-        init (DIR): Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.
+        init (DIR): Start from this model's weights and sizes; {KEY} as in SHARDS.
 
     Output:
         output (-o DIR): Folder for the runs' folders.
 
     Options:
         valid (SHARDS): Validation data; {KEY} as in SHARDS.
-        grid (KEY=VALUES): Values of a setting: train.learning_rate=0.01,0.005 (repeatable).
+        grid (KEY=VALUES): Values of a setting: train.seed=1,2,3 (repeatable).
         name (PATTERN): Name of each run's folder, with {KEY} for values.
-        config (FILE): TOML recipe, or the name of a bundled one (cfl).
+        config (FILE): TOML recipe, or a name (pdtools config list).
         settings (--set KEY=VALUE): A setting for all runs (repeatable).
-        at_once: Number of runs to train vmapped (recurrent models).
+        at_once: Number of runs to train together, vmapped (recurrent models).
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pdtools.files import Kind, Rejects, expand_inputs, is_stream
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 
 from .console import counter, message, print_json
 from .options import ChunkOptions, OnError, Positive, command, named_tokenizer
@@ -58,61 +58,37 @@ def tapes(
 ) -> None:
     """Convert trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
 
-    TREES are trees of a treebank, or binarized ones from pdtools parse. In folders, files ending in .mrg,
-    .ptb, .tree, .trees are read (also with .gz, .zst). For validation and test sets, use the tokenizer of the
-    training shards. Labels then have the same numbers too.
-
-    Three kinds of sentences are excluded and listed in rejects.jsonl, whatever --on-error says: sentences
-    with words that --no-unk leaves unknown, trees that consist only of traces, and the flat trees that
-    pdtools parse writes for sentences that it could not parse.
-
-    With --layout window, a row is running text: as many whole sentences of a document as fit. Each sentence
-    has its own ROOT, and no end-of-sentence. Sentences longer than a window are excluded and listed too. A
-    document is a file. With --documents blank, it ends at a blank line: in files of trees, or in the text
-    that pdtools parse read, where the tree (X (-NONE- *)) stands for a blank line.
-
-    With --prompts, a row is a prompt with its answer. TREES has one tree for each sentence of the prompts, in
-    order. The tokenizer has to come from a model or from other shards. Prompts longer than a window are
-    excluded and listed.
-
-    With --text-style raw, sentences are read from TREES.text, if this file exists (pdtools parse writes it).
-    Otherwise words are joined as in ordinary writing. Dependency arcs are read from TREES.arcs, if each file
-    has one; not for windows.
-
-    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed. If a tokenizer is made,
-    or if the one of --tokenizer has no labels, run an array twice: the first run collects words and labels.
-
     \b
     Example:
-      pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
+      pdtools tapes train.trees -o shards/train
+          shards/train: 6000 sentences, 74967 tokens, 74967 words (46 unknown), vocabulary 708, deepest 23
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
-      pdtools tapes rte.trees --prompts rte.jsonl -o rte --layout window --window 512 --tokenizer hf:gpt2
+      pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
+
+    TREES are trees of a treebank, or those that pdtools parse writes. For validation and test sets, use the
+    tokenizer of the training shards. Labels then have the same numbers too.
 
     Arguments:
         trees (TREES): Files, folders, globs, or -.
 
     Input:
-        text_style: ptb: words as in a treebank (default). raw: as people write. typed (bpe only): raw, with
-            typographic quotes, dashes and ellipses read as plain ones.
-        layout: Content of a row.
-        prompts (FILE): --layout window: the prompts of TREES, from pdtools prompts; each gets a window.
+        text_style: Words as in a treebank, as people write, or so and with plain quotes.
+        layout: Content of a row: a sentence, or as many of a document as fit.
+        prompts (FILE): --layout window: the prompts of TREES, from pdtools prompts.
 
     Model:
-        tokenizer (word|bpe|DIR): Make one from these trees; or use that of shards, of a model (hf:gpt2), or
-            of a file.
+        tokenizer (word|bpe|DIR): A new one, or that of shards, of a model (hf:gpt2), or of a file.
 
     Output:
-        output (-o): The folder to write.
+        output (-o DIR): The folder to write.
 
     Options:
         min_count: Rarer words are unknown (default: 2, but 1 with --no-unk).
-        unk (--unk/--no-unk): word: give unknown words a token (default), or exclude their sentences.
+        unk (--unk/--no-unk): word: give unknown words a token, or exclude their sentences.
         window: --layout window: the most positions of a row (tokens and ROOTs).
-        documents: --layout window: documents end at blank lines, with their file (default), or never (none).
-            No window crosses the end of a document.
-        tape: Store the stack tapes (packed), or not (default: packed, but none for windows).
+        documents: --layout window: a document ends at a blank line, with its file, or never.
+        tape: Store the stack tapes, or not (default: packed, but none for windows).
         binarize: Right- or left-branching binarization.
     """
     from pdtools.jobs import Plan

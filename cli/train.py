@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +12,7 @@ import typer
 
 from pdtools.files import check_output, is_stream
 from pdtools.jobs.devices import pick_device
-from pdtools.provenance.hub import PREFIX
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.hub import PREFIX, find_model
 
 from .arguments import parse_range
 from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars
@@ -30,8 +29,8 @@ class TaskOptions:
     """Options for training on a task.
 
     Input:
-        task (NAME): Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.
-        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40); one length per step.
+        task (NAME): Train on rs, sm, ma or se, drawn during training, instead of SHARDS.
+        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40).
         as_released: --task: follow its authors' code if it differs from the paper.
     """
 
@@ -83,42 +82,35 @@ def train(
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
-    DIR also gets metrics.jsonl, tensorboard/ and run.json. Ctrl-C, SIGTERM or SIGUSR1 ends the run after the
-    current step (exit status 130, 143, 138). --resume continues as if the run had never stopped. Under
-    torchrun, many processes train together and divide each batch.
-
     \b
     Example:
       pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
-      pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
-      pdtools train --task rs --config dcf -o runs/rs
-      pdtools train blocks/train --init hf:gpt2 --config gpt2-stack -o runs/gpt2-stack
-      pdtools train windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
-      pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
-      torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
+      pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
+      pdtools train windows/train --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
+
+    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the current step; --resume continues as if it had never
+    stopped. Under torchrun, many processes train together and divide each batch.
 
     Arguments:
         shards (SHARDS): Folder that pdtools tapes or blocks wrote.
 
     Input:
-        valid (SHARDS): Validation data, which choose the best checkpoint (--task: a file of pairs). Default:
-            keep the newest.
-        treereg_shards (SHARDS): Parsed sentences used only for TreeReg's loss (default: SHARDS).
+        valid (SHARDS): Validation data, to choose the best checkpoint (--task: pairs).
+        treereg_shards (SHARDS): Parsed sentences only for TreeReg's loss (default: SHARDS).
 
     Model:
         model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
-        init (DIR): Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.
+        init (DIR): Start from the weights and sizes of GPT-2, RoBERTa (hf:...), or a run.
         config (FILE): TOML recipe, or a name (pdtools config list).
-        settings (--set KEY=VALUE): A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools
-            config keys lists all.
+        settings (--set KEY=VALUE): A setting of pdtools config keys: train.steps=100 (repeatable).
 
     Output:
         output (-o DIR): Folder of the run.
         resume: Continue the run in DIR, or start one if there is none.
 
     Parallel:
-        distributed: Under torchrun, each process holds the whole model (ddp) or a part (fsdp).
+        distributed: torchrun: a process holds the whole model (ddp) or a part (fsdp).
 
     Options:
         seed: Seed of everything random (train.seed).
@@ -143,6 +135,7 @@ def train(
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
         set_quiet(options.quiet or not ranks.is_main)
+        init_name = init
         init = init and _initial_model(init, ranks)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
@@ -179,7 +172,7 @@ def train(
         ):
             progress.recipe = run.recipe
             if run.initialized is not None:
-                message(str(run.initialized))
+                message(str(replace(run.initialized, folder=init_name or run.initialized.folder)))
             if run.other_code is not None:
                 message(run.other_code)
             if run.relabelled:

@@ -10,8 +10,8 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
-from pdtools.files.names import ending
-from pdtools.files.sheets import SHEETS
+from pdtools.files.packed import ending
+from pdtools.files.tables import SHEETS
 from pdtools.jobs.devices import pick_device
 
 from .arguments import sentence_files
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 @command("Write one HTML file that shows sentences, results or runs.")
 def view(
+    context: typer.Context,
     beam: BeamOptions,
     options: ResultOptions,
     paths: list[str] | None = None,
@@ -44,47 +45,41 @@ def view(
 ) -> None:
     """Write one HTML file that shows sentences, results or runs; it opens in any browser, without a network.
 
-    Sentences (with --model): surprisal, hypotheses of the beam with their stacks, tape and attention after
-    each token, for each model. --pair shows two sentences side by side, and where their surprisals part.
-
-    Results: the scores of any number of models with intervals, differences with p corrected for their number,
-    test suites by region, and single items.
-
-    Tables of stimuli, as pdtools surprisal writes them: mean surprisal by region and condition, with
-    intervals, a panel for each model, and single items.
-
-    Runs: losses, accuracies, learning rate and speed, for several runs together.
-
     \b
     Example:
-      pdtools view --text "The dog barks." --model runs/base --model runs/pushdown -o view.html
-      pdtools view --pair "The dogs bark." "The dogs barks." --model runs/pushdown -o pair.html
+      pdtools view --text "The dog barks." --model english --model english-base -o view.html
+      pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
       pdtools view surprisals.csv -o stimuli.html
       pdtools view runs/* -o runs.html --figures figures
 
+    Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared
+    with intervals and corrected p. Tables of pdtools surprisal become means by region and condition. Runs are
+    shown by their losses.
+
     Arguments:
-        paths (PATH): Results folders of any number of models; stimuli; runs; or, with --model, sentences.
+        paths (PATH): Results, stimuli, or runs; with --model: sentences.
 
     Input:
         pair (GOOD BAD): Show a minimal pair side by side.
-        source (--from): Form of the sentences: text, tokens (words separated by spaces), or treebank (trees,
-            used as gold trees).
+        source (--from): Form of the sentences; treebank: the trees are the gold trees.
         gold (FILE): Gold trees of the sentences, in the same order.
 
     Model:
-        model (DIR): A checkpoint, a run, or a Hugging Face causal LM (hf:gpt2); repeatable.
+        model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
     Search:
         hypotheses: Number of hypotheses to list for each beam.
+        search_settings (--search KEY=N): Action models: word_beam, fast_track. Repeatable.
 
     Output:
         output (-o FILE): The HTML file to write.
-        figures (DIR): Also write every figure as SVG and PDF, every table as LaTeX and CSV.
+        figures (DIR): Also write figures as SVG and PDF, tables as LaTeX and CSV.
     """
     if output is None and figures is None:
         raise typer.BadParameter("name the page with -o, a folder for figures with --figures, or both")
     models = list(model or [])
+    beam.check_model(context, models)
     if pair and (text or paths):
         raise typer.BadParameter("--pair brings its own sentences: leave out PATH and --text")
     if (text or pair or gold) and not models:
@@ -127,7 +122,7 @@ def view(
             source,
             trees,
             pick_device(device, threads),
-            search=beam.search,
+            search=beam.search_of_one,
             hypotheses=hypotheses,
         )
         module, page = (

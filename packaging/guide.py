@@ -1,4 +1,4 @@
-"""The pages of docs/guide as sessions: their commands are run, and what they print stands under them.
+"""Pages as sessions: commands of README and docs/guide are run, and what they print stands under them.
 
 Usage: guide.py [PAGE…]. Runs every command of the pages (by default all), one page after the other, each in
 an empty folder, and writes what it prints into the page (``make guide``). A test compares instead.
@@ -31,12 +31,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
-GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
+README = Path(__file__).resolve().parents[1] / "README.md"
+GUIDE = README.parent / "docs" / "guide"
 _PART = re.compile(
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$"
     r"|^<!-- before:\n(?P<hidden>.*?)^-->$"
-    r"|^(?P<commands>(?: {4}\S[^\n]*\n)+)",
+    r"|^(?P<commands> {4}\S[^\n]*\n(?: {4,}\S[^\n]*\n)*)",
     re.MULTILINE | re.DOTALL,
 )
 _OUTPUT = ("text", "json", "csv", "latex")  # languages of fences for output
@@ -114,7 +116,8 @@ def _run(command: str) -> int:
 
     words = shlex.split(command, comments=True)
     if words[0] == "pdtools" and not re.search(r" [|<>&]|\*", command):
-        return run(words[1:])
+        with mock.patch.object(sys, "argv", words):  # which jobs and provenance keep
+            return run(words[1:])
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
@@ -219,7 +222,7 @@ def needs(page: str) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     os.environ |= {"COLUMNS": "100", "TERM": "dumb"}
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for path in [Path(each).resolve() for each in arguments] or sorted(GUIDE.glob("*.md")):
+    for path in [Path(each).resolve() for each in arguments] or [README, *sorted(GUIDE.glob("*.md"))]:
         page = path.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             made = rewritten(page)

@@ -13,7 +13,6 @@ import re
 import types
 import typing
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -54,13 +53,34 @@ def commands() -> dict[str, Any]:
 
 
 def about(*command: str) -> str:
-    """The first sentence of a command's help, its examples, then the rest."""
-    first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(commands()[" ".join(command)].__doc__))
-    examples = [part for part in paragraphs if part.startswith("\b")]
+    """The first sentence of a command's help, its examples with what they print, then the rest."""
+    text = commands()[" ".join(command)].__doc__
+    first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(text))
+    code = ""
+    for call, printed in examples(text):
+        code += "".join(f"    {line}\n" for line in call)
+        if printed:
+            code += "\n".join(["", "```text", *printed, "```", "", ""])
     rest = [_prose(part) for part in paragraphs if not part.startswith("\b")]
-    lines = [line for part in examples for line in part.splitlines()[2:]]
-    code = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
-    return "\n\n".join([_prose(first), "\n".join(f"    {line}" for line in code), *rest])
+    return "\n\n".join([_prose(first), code.rstrip("\n"), *rest])
+
+
+def examples(text: str) -> list[tuple[list[str], list[str]]]:
+    """The examples of a help: the lines of each call, and the lines that it prints, which are indented."""
+    found: list[tuple[list[str], list[str]]] = []
+    for part in re.split(r"\n\n+", inspect.cleandoc(text)):
+        is_continued = False
+        for line in inspect.cleandoc("\n" + part.partition(":\n")[2]).splitlines():
+            if not part.startswith("\b\nExample:"):
+                break
+            if is_continued:
+                found[-1][0].append(line)
+            elif line.startswith(" "):
+                found[-1][1].append(line)
+            else:
+                found.append(([line], []))
+            is_continued = line.endswith("\\")
+    return [(call, inspect.cleandoc("\n" + "\n".join(printed)).splitlines()) for call, printed in found]
 
 
 def _prose(text: str) -> str:
@@ -94,64 +114,67 @@ def _code() -> re.Pattern[str]:
 
 
 def options(*command: str) -> str:
-    """The table of a command's arguments and options, by panel; shared ones are named, as a page has them."""
+    """The list of a command's arguments and options; of shared ones, which are on another page, the names."""
     shared = _shared()
-    rows = []
-    for panel, found in _panels(" ".join(command)).items():
-        names = [name for name, row in found if row in shared]
-        rows.append(f"| *{_heading(panel)}* | {_links(names)}|")
-        rows += [row for _, row in found if row not in shared]
-    return "\n".join(["| option | |", "|---|---|", *rows])
+    found = [each for panel in _panels(" ".join(command)).values() for each in panel]
+    lines = [f"- {name}: {said}" for _, name, said in found if (name, _alike(said)) not in shared]
+    linked = [
+        option + " (required)" * ("Required." in said)
+        for option, name, said in found
+        if (name, _alike(said)) in shared
+    ]
+    if linked:
+        lines.append(f"- [shared](options.md): {', '.join(linked)}")
+    return "\n".join(lines)
 
 
 def shared_options() -> str:
     """The table of the options that several commands have alike, by panel."""
     lines = []
     for panel in _PANELS:
-        rows = [row for row, of in _shared().items() if of == panel]
-        lines += [f"| *{_heading(panel)}* | |", *rows] if rows else []
+        rows = [f"| {name} | {said} |" for (name, said), of in _shared().items() if of == panel]
+        lines += [f"| *{panel if panel != 'Options' else 'Other'}* | |", *rows] if rows else []
     return "\n".join(["| option | |", "|---|---|", *lines])
 
 
-def _heading(panel: str) -> str:
-    return panel if panel != "Options" else "Other"
-
-
-def _links(names: Sequence[str]) -> str:
-    return f"[{', '.join(re.findall('`[^`]+`', ' '.join(names)))}](options.md) " if names else ""
+def _alike(said: str) -> str:
+    """The meaning of an option, without what may differ between commands that share it."""
+    return said.replace(" Repeatable.", "").replace(" Required.", "")
 
 
 @cache
-def _shared() -> dict[str, str]:
-    """The rows of options that several commands have alike, each with its panel."""
+def _shared() -> dict[tuple[str, str], str]:
+    """The names and meanings of options that several commands have alike, each with its panel."""
     counts = Counter(
-        (name, row, panel)
+        (name, _alike(said), panel)
         for command in commands()
         for panel, found in _panels(command).items()
-        for name, row in found
+        for _, name, said in found
         if panel != "Arguments"
     )
-    commonest = {name: row for (name, row, _), _ in reversed(counts.most_common())}
+    commonest = {name: said for (name, said, _), _ in reversed(counts.most_common())}
     return {
-        row: panel for (name, row, panel), n in counts.items() if n >= _SEVERAL and row == commonest[name]
+        (name, said): panel
+        for (name, said, panel), n in counts.items()
+        if n >= _SEVERAL and said == commonest[name]
     }
 
 
 @cache
-def _panels(command: str) -> dict[str, list[tuple[str, str]]]:
-    """The panels of a command: the first name of each argument and option, and its row."""
-    panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in _PANELS}
+def _panels(command: str) -> dict[str, list[tuple[str, str, str]]]:
+    """The panels of a command: of each argument and option its names, these with a value, and its meaning."""
+    panels: dict[str, list[tuple[str, str, str]]] = {panel: [] for panel in _PANELS}
     for parameter in get_params_from_function(commands()[command]).values():
         info: Any = parameter.default
         if isinstance(info, ParameterInfo) and not info.hidden:
             is_argument = isinstance(info, ArgumentInfo)
             panel = info.rich_help_panel or ("Arguments" if is_argument else "Options")
-            row = _row(parameter.name, parameter.annotation, info, is_argument=is_argument)
-            panels[panel].append((row.split("|")[1].strip(), row))
+            name, said = _row(parameter.name, parameter.annotation, info, is_argument=is_argument)
+            panels[panel].append((", ".join(re.findall("`[^`]+`", name)), name, said))
     return {panel: found for panel, found in panels.items() if found}
 
 
-def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> str:
+def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> tuple[str, str]:
     kind, repeatable = _type(annotation)
     required = info.default is ...
     said = [re.sub(r"([^.)])$", r"\1.", info.help)]
@@ -160,7 +183,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
         name = (info.metavar or parameter.upper()).replace("|", " or ")
     else:
         names = [name for each in info.param_decls or [_option(parameter)] for name in each.split("/")]
-        value = info.metavar or {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "")
+        value = info.metavar or ""
         name = ", ".join(f"`{each.strip()}`" for each in names)
         name += f" {value.replace('|', ' or ')}" if value and not choices else ""
         said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
@@ -168,14 +191,14 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
         said.append(f"One of {', '.join(f'`{each}`' for each in choices)}.")
     if info.max is not None:
         said.append(f"From {info.min:,.0f} to {info.max:,.0f}.")
-    elif info.min:
+    elif info.min and info.min > 1:
         said.append(f"At least {info.min:,.0f}.")
     if kind is bool and info.default is not None and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
     elif not required and info.default not in (None, "", [], ()) and kind is not bool:
         said.append(f"Default: `{info.default}`.")
     said += ["Required."] if required else []
-    return f"| {name} | {_cell(' '.join(said))} |"
+    return name, _cell(" ".join(said))
 
 
 def _choices(kind: Any) -> list[str]:
@@ -279,28 +302,28 @@ def table(place: str, first: str = "key") -> str:
 def recipes() -> str:
     """The bundled recipes with their purposes."""
     from pdtools.cli.config import _first_sentence
-    from pdtools.training.recipe import bundled_recipes, recipe_text
+    from pdtools.training.recipe import RECIPES
 
     shapes = {"layers": "{} layers", "d_model": "d {}", "heads": "{} heads", "hidden_size": "{} units"}
 
     def row(name: str) -> str:
-        text = recipe_text(name)[0]
+        text = RECIPES.text(name)[0]
         config = tomllib.loads(text).get("config", {})
         shape = ", ".join(form.format(config[key]) for key, form in shapes.items() if key in config)
         return f"| `{name}` | {_first_sentence(text)} | {shape} |"
 
-    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, bundled_recipes())])
+    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, RECIPES.names)])
 
 
 def benchmarks() -> str:
     """The benchmarks known by name."""
-    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 
     def row(name: str) -> str:
         benchmark = read_benchmark(name)
         return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
 
-    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
+    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, BENCHMARKS.names)])
 
 
 def _size(size: int) -> str:
@@ -309,9 +332,9 @@ def _size(size: int) -> str:
 
 def datasets() -> str:
     """The data sets that can be downloaded."""
-    from pdtools.provenance.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import DATA_SETS, read_dataset
 
-    found = map(read_dataset, bundled())
+    found = map(read_dataset, DATA_SETS.names)
     rows = [
         f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
         for each in found

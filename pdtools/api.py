@@ -30,7 +30,7 @@ from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
-from pdtools.provenance.model_names import find_model, name_of
+from pdtools.provenance.hub import find_model, name_of
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_huggingface

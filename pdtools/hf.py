@@ -28,7 +28,7 @@ from torch import Tensor
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json, write_json
-from pdtools.files.checksums import update_checksums
+from pdtools.files.manifest import update_checksums
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.checkpoint import (
     CONFIG_FILE,
@@ -39,8 +39,7 @@ from pdtools.models.checkpoint import (
     write_checkpoint,
     write_stub,
 )
-from pdtools.provenance.hub import PREFIX
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.hub import PREFIX, find_model
 from pdtools.search.checkpoints import CheckpointFamily, check_tells_next
 from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions

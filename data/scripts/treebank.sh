@@ -2,10 +2,12 @@
 # Models of a treebank: each model with each seed, its scores, one table.
 #
 #   sh treebank.sh TREEBANK OUTPUT
+#   sh treebank.sh TRAIN VALID TEST OUTPUT
 #
 # TREEBANK  a file or a folder; identical sentences stay together when it is split into training, validation and test
+# TRAIN VALID TEST  the three parts of a treebank that is split already, such as one of Universal Dependencies
 # In OUTPUT/:
-#   trees/    train.trees, valid.trees, test.trees; what could not be read, and why, in rejects.jsonl
+#   trees/    train.trees, valid.trees, test.trees; what could not be read, and why, in files of rejects.jsonl
 #   shards/   train with its tokenizer, valid, test
 #   runs/     MODEL-SEED
 #   results/  MODEL-SEED: ppl, parse (models that parse), and blimp, sg, if asked for;
@@ -15,6 +17,7 @@
 #
 # Environment, with defaults:
 #   FROM=treebank  form of the trees (pdtools parse --from)    BINARIZE=right  head for dependencies
+#   STYLE=ptb   text of the models: raw for sentences as they are written (pdtools tapes --text-style)
 #   MODELS="transformer pushdown tg"  SEEDS="1 2 3"  CONFIG=small  VOCABULARY=8000
 #               head: a transformer with an attachment head, which parses too
 #   SETTINGS=   more settings of all models: "train.steps=5000 config.layers=6"
@@ -23,8 +26,8 @@
 #   SUITES=     a zip or a folder of SG suites
 #   STAGES="trees runs table"
 set -eu
-[ $# -eq 2 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-treebank=$1 out=$2
+[ $# -eq 2 ] || [ $# -eq 4 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+eval "out=\$$#"
 trap 'exit 138' USR1 # from Slurm, before the time is up: pdtools has kept what it had
 
 # compared MODEL: options of eval-parse. Binary trees that do not branch to the right are compared as they are;
@@ -34,6 +37,11 @@ compared() {
         pushdown-head | pushdown-left | head-head | head-left | right-branching-head | right-branching-left) ;;
         *) echo --binarize right ;;
     esac
+}
+
+# trees INPUT OPTIONS...
+trees() {
+    pdtools parse "$@" --from "${FROM:-treebank}" --binarize "${BINARIZE:-right}" --on-error skip
 }
 
 # score NAME COMMAND DATA OPTIONS...: into results/RUN/NAME, once
@@ -46,9 +54,16 @@ score() {
 staged() { case " ${STAGES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
 
 if staged trees; then
-    [ -e "$out/trees" ] || pdtools parse "$treebank" --from "${FROM:-treebank}" --binarize "${BINARIZE:-right}" \
-        --split 0.9,0.05,0.05 --on-error skip -o "$out/trees"
-    [ -e "$out/shards/train" ] || pdtools tapes "$out/trees/train.trees" --tokenizer bpe \
+    if [ $# -eq 2 ]; then
+        [ -e "$out/trees" ] || trees "$1" --split 0.9,0.05,0.05 -o "$out/trees"
+    else
+        mkdir -p "$out/trees"
+        for part in train valid test; do
+            [ -e "$out/trees/$part.trees" ] || trees "$1" --resume -o "$out/trees/$part.trees"
+            shift
+        done
+    fi
+    [ -e "$out/shards/train" ] || pdtools tapes "$out/trees/train.trees" --tokenizer bpe --text-style "${STYLE:-ptb}" \
         --vocab-size "${VOCABULARY:-8000}" --resume -o "$out/shards/train"
     for part in valid test; do
         [ -e "$out/shards/$part" ] ||

@@ -1,6 +1,5 @@
 """Sources of text, and files: compression by suffix, outputs that appear whole or not at all."""
 
-from pdtools.files.expand import expand_inputs
 from pdtools.files.inputs import (
     MAX_DOCUMENT_BYTES,
     count_lines,
@@ -13,7 +12,7 @@ from pdtools.files.inputs import (
     read_lines,
     utf8_name,
 )
-from pdtools.files.kinds import Kind, check_kind, check_no_pointers, kind_of, wrong_kind
+from pdtools.files.kinds import Kind, check_kind, expand_inputs, kind_of, wrong_kind
 from pdtools.files.outputs import (
     atomic_directory,
     atomic_path,
@@ -47,4 +46,11 @@ from pdtools.files.source import (
 )
 from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
-from pdtools.files.unchanged import Unchanged, identifying_files, input_folder, unchanged_inputs, watch_inputs
+from pdtools.files.unchanged import (
+    Unchanged,
+    check_no_pointers,
+    identifying_files,
+    input_folder,
+    unchanged_inputs,
+    watch_inputs,
+)

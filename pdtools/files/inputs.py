@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
+import math
 import os
+import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from pdtools.errors import InputError
-from pdtools.files.json_input import parse_json
 from pdtools.files.source import source_of
 
 # Limits on what is read at once, so that no file, packed or not, fills the memory.
@@ -55,7 +57,7 @@ def read_bytes(source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 def read_limited(stream: IO[bytes], source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """The rest of a stream, of at most ``limit`` bytes; see :func:`read_bytes`."""
-    data = _decompressing(lambda: stream.read(limit + 1), source)
+    data = _decompressing(source, stream.read, limit + 1)
     if len(data) > limit:
         raise InputError(f"longer than {limit >> 20} MiB, the limit of a file of this kind", file=source)
     return data
@@ -67,7 +69,7 @@ def read_head(source: str | Path, size: int) -> bytes:
     Raises:
         InputError: if it cannot be read or its compression is damaged.
     """
-    return _decompressing(lambda: source_of(source).head(size), source)
+    return _decompressing(source, source_of(source).head, size)
 
 
 def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
@@ -78,7 +80,7 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
     """
     with source_of(source).open() as stream:
         while True:
-            block = _decompressing(lambda: stream.read(size), source)
+            block = _decompressing(source, stream.read, size)
             yield block
             if len(block) < size:
                 return
@@ -106,9 +108,9 @@ def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]
     """
     with source_of(source).open() as stream:
         if hasattr(stream, "peek"):
-            _check_text(_decompressing(lambda: stream.peek(_LOOKED_AT), source)[:_LOOKED_AT], source)
+            _check_text(_decompressing(source, stream.peek, _LOOKED_AT)[:_LOOKED_AT], source)
         number = 1
-        while part := _decompressing(lambda: stream.readline(size), source):
+        while part := _decompressing(source, stream.readline, size):
             yield number, part
             number += part.endswith(b"\n")
 
@@ -180,9 +182,9 @@ def _check_mark(data: bytes, source: str | Path) -> None:
             raise InputError(reason, file=source, line=1, hint="convert it with iconv")
 
 
-def _decompressing(read: Any, source: str | Path) -> bytes:
+def _decompressing(source: str | Path, read: Callable[[int], bytes], size: int) -> bytes:
     try:
-        return cast(bytes, read())
+        return read(size)
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:
@@ -194,5 +196,117 @@ def _decompressing(read: Any, source: str | Path) -> bytes:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file, or say where it is damaged; see :func:`pdtools.files.json_input.parse_json`."""
+    """Read a JSON file, or say where it is damaged; see :func:`pdtools.files.inputs.parse_json`."""
     return parse_json(decode_utf8(read_bytes(path), path), path, lone_surrogates=True)
+
+
+# --- JSON: every defect is an error of one line ------------------------------------------------
+
+_MAY_BE_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MOST_DIGITS = 400  # no float is longer; the time to read an integer grows with its square
+
+
+class _NoJson(ValueError):
+    """A value that standard JSON does not allow, or that no float holds."""
+
+
+def parse_json(
+    text: str, source: str | Path, line: int | None = None, *, lone_surrogates: bool = False
+) -> Any:
+    r"""Parse a JSON document.
+
+    Stricter than Python: NaN, infinities, numbers that no float can hold (``1e999``) and objects with a key
+    twice are refused.
+
+    Args:
+        text: the document.
+        source: the file to name.
+        line: the line that the document stands on, if it is one of several; else lines are counted in it.
+        lone_surrogates: take strings such as ``"\ud800"``, which UTF-8 cannot hold, but by which our own
+            documents spell file names that are not UTF-8.
+
+    Raises:
+        InputError: for everything that cannot be parsed; nesting too deep among it.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if not lone_surrogates and _MAY_BE_LONE_SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", file=source, line=line or error.lineno) from error
+    except _NoJson as error:
+        raise InputError(f"not JSON: {error}", file=source, line=line) from error
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(error.object[error.start]):04x}"
+        raise InputError(
+            f"a lone surrogate, {code}, which is no character", file=source, line=line
+        ) from error
+    except RecursionError as error:
+        raise InputError("not usable JSON: nested too deep", file=source, line=line) from error
+    return value
+
+
+def read_json_lines(source: str | Path, *, lone_surrogates: bool = False) -> Iterator[tuple[int, Any]]:
+    """The values of a file of JSON lines, with their lines' numbers; blank lines are passed over.
+
+    Raises:
+        InputError: see :func:`read_lines` and :func:`parse_json`.
+    """
+    for number, line in read_lines(source):
+        if line.strip():
+            yield number, parse_json(line, source, number, lone_surrogates=lone_surrogates)
+
+
+def text_of(value: Any) -> str:
+    """A string of a document; an integer becomes one.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a string with a NUL in it.
+    """
+    if not isinstance(value, (str, int)):
+        raise TypeError(f"a {type(value).__name__} where text is expected")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("a NUL in a text")
+    return str(value)
+
+
+def number_of(value: Any) -> int:
+    """A whole number of a document; a string may spell it.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a number of more than 32 bits too.
+    """
+    number = int(text_of(value))
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{number if number.bit_length() < 64 else 'a number'} is out of range")
+    return number
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text)
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text) <= _MOST_DIGITS else _refused(text)
+
+
+def _refused(text: str) -> Any:
+    raise _NoJson(f"the number {text if len(text) < 40 else text[:37] + '...'}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise _NoJson(f"the key {twice if len(twice) < 40 else twice[:37] + '...'} twice in one object")
+    return found
+
+
+# Made once: for short documents, making it takes as long as parsing.
+_DECODER = json.JSONDecoder(
+    parse_float=_number, parse_int=_integer, parse_constant=_refused, object_pairs_hook=_object
+)

@@ -1,24 +1,29 @@
-"""Recognition of kinds of files and folders by a glance, so that messages can name the wrong one.
+"""The files that a user names: their expansion into sources, and recognition of their kinds by a glance.
 
-A glance reads a few thousand bytes. It serves messages, and refuses what would be misread in silence;
-the readers themselves still check the whole file.
+A glance reads a few thousand bytes. It serves messages, which can name the wrong kind, and refuses what would
+be misread in silence; the readers themselves still check the whole file.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
+import sys
 import zipfile
 from codecs import getincrementaldecoder
+from collections import Counter
+from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice
 from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.names import has_ending
-from pdtools.files.source import is_stream, source_of
-from pdtools.files.unchanged import identifying_files
+from pdtools.files.packed import COMPRESSED, SUFFIX, has_ending
+from pdtools.files.source import Source, ZipMember, is_stream, source_of
+from pdtools.files.system import recover_directory
+from pdtools.files.unchanged import IS_POINTER, NO_FILE
 
 _HEAD = 1 << 14
 _MOST_FILES = 200  # files of a folder that are looked at
@@ -45,8 +50,6 @@ class Kind(Enum):
     POINTER = "a Git LFS pointer"
 
 
-_LFS = b"version https://git-lfs.github.com/spec/"
-_NO_FILE = "git lfs pull, in its repository, brings the file itself"
 _AFTER_MODEL = "a model goes after --model"
 # Advice when a file of one kind is given in place of another; {path} is the given one.
 _HINTS: dict[Kind, dict[Kind | None, str]] = {
@@ -145,7 +148,7 @@ def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
         return None
     assert found is not None
     hints = _HINTS[needed]
-    hint = _NO_FILE if found is Kind.POINTER else hints.get(found, hints[None]).format(path=path)
+    hint = NO_FILE if found is Kind.POINTER else hints.get(found, hints[None]).format(path=path)
     return InputError(f"{found.value}, not {needed.value}", file=path, hint=hint)
 
 
@@ -157,17 +160,6 @@ def check_kind(path: str | Path, needed: Kind) -> None:
     """
     if (error := wrong_kind(path, needed)) is not None:
         raise error
-
-
-def check_no_pointers(folder: str | Path) -> None:
-    """Refuse a model's folder in which Git LFS has put pointers in place of files.
-
-    Raises:
-        InputError: naming the first.
-    """
-    for file in identifying_files(Path(folder)):
-        if kind_of(file) is Kind.POINTER:
-            raise InputError(f"{Kind.POINTER.value}, not the file itself", file=file, hint=_NO_FILE)
 
 
 def _of_folder(folder: Path) -> Kind | None:
@@ -202,7 +194,7 @@ def _of_config(path: Path) -> Kind | None:
 
 def _of_file(path: Path) -> Kind | None:
     head = source_of(path).head(_HEAD)
-    if head.startswith(_LFS):
+    if head.startswith(IS_POINTER):
         return Kind.POINTER
     if head.startswith(b"PAR1"):
         return Kind.PARQUET
@@ -263,3 +255,73 @@ def _of_json(text: str, first: str) -> Kind | None:
     if {"file", "line", "reason"} <= set(re.findall(r'"(\w+)"\s*:', first)):
         return Kind.REJECTS
     return Kind.RESULTS if {"scores", "counts"} <= keys else None
+
+
+# --- expansion of names ------------------------------------------------------------------------
+
+
+def expand_inputs(
+    inputs: Sequence[str],
+    suffixes: Sequence[str],
+    kind: Kind | None = None,
+    only: Callable[[str], bool] | None = None,
+) -> list[Source]:
+    """Expand the names of files, folders, globs and other sources into a list of sources.
+
+    Args:
+        inputs: paths, glob patterns, or names of other sources (:mod:`pdtools.files.source`).
+        suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
+            recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
+            ``.zip`` among them archives are left whole.
+        kind: the kind needed: a file that is named, and clearly another one, is refused.
+        only: which files of folders and archives count, of those with such endings.
+
+    Raises:
+        InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
+            file.
+    """
+    wanted = tuple(s + c for s in suffixes for c in ("", *COMPRESSED))
+    files: list[Source] = []
+    for name in inputs:
+        path, source = Path(name), source_of(name)
+        recover_directory(path)
+        if type(source) is not Source:
+            files.append(source.check())
+        elif path.is_dir():
+            paths = sorted(str(p) for p in path.rglob("*") if p.is_file() and has_ending(p, wanted))
+            found = [Source(each) for each in paths if only is None or only(each)]
+            if not found:
+                if kind is not None:
+                    check_kind(path, kind)
+                reason = f"no files ending in {', '.join(suffixes)} in this folder"
+                raise InputError(reason, file=name, hint=_other_files(path))
+            files += found
+        elif path.is_file() and has_ending(name, SUFFIX) and SUFFIX not in suffixes:
+            every = ZipMember.within(name, wanted, sys.maxsize)
+            members = [each for each in every if only is None or only(each)]
+            if not members:
+                reason = f"no files ending in {', '.join(suffixes)} in this archive"
+                raise InputError(reason, file=name, hint="unpack it, and name the files: 'FOLDER/*.ENDING'")
+            files += members
+        elif path.exists():
+            if kind is not None:
+                check_kind(path, kind)
+            files.append(source)
+        elif glob.has_magic(name):
+            matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
+            if not matches:
+                raise InputError("the pattern matches no file", file=name)
+            files += expand_inputs(matches, suffixes, kind, only)
+        else:
+            source.check()
+    return files
+
+
+def _other_files(folder: Path) -> str | None:
+    """A glob for the commonest kind of file in a folder, for a message."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    if not files:
+        return None
+    ((ending, _),) = Counter(path.suffix for path in files).most_common(1)
+    parent = next(path.parent for path in files if path.suffix == ending)
+    return f"name the files: '{parent}/*{ending}'"

@@ -26,7 +26,7 @@ from pdtools.files.manifest import (
     write_manifest,
     written_as,
 )
-from pdtools.files.names import has_ending
+from pdtools.files.packed import has_ending, open_zstd_text
 from pdtools.files.source import STDIO, is_stream, source_of
 from pdtools.files.system import (
     CANNOT,
@@ -41,7 +41,6 @@ from pdtools.files.system import (
     this_process,
 )
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
-from pdtools.files.zstd import open_zstd_text
 
 if TYPE_CHECKING:
     import torch

@@ -23,15 +23,13 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from pdtools.errors import InputError
-from pdtools.files import zips
-from pdtools.files.names import has_ending
-from pdtools.files.zstd import open_zstd
+from pdtools.files.packed import SUFFIX, has_ending, limited, members_of, open_data, open_zstd, zip_errors
 
 STDIO = "-"
 MAX_ARCHIVE_BYTES = 1 << 31
 """Limit on the bytes read from an archive of a benchmark or data set, unpacked."""
 
-_IN_ARCHIVE = re.compile(rf"\{zips.SUFFIX}/", re.IGNORECASE)
+_IN_ARCHIVE = re.compile(rf"\{SUFFIX}/", re.IGNORECASE)
 # Beginnings of names of other sources, and the modules that have them as SOURCE.
 _SCHEMES = {"hf-data:": "pdtools.provenance.hub_data"}
 
@@ -106,7 +104,7 @@ class Source(str):
             stream = open_zstd(raw)
         else:
             return raw
-        return stack.enter_context(zips.limited(stream, self, _packed_bytes(raw)))
+        return stack.enter_context(limited(stream, self, _packed_bytes(raw)))
 
     def head(self, size: int) -> bytes:
         """The first ``size`` bytes; of a source that is read once, they are kept until it is opened."""
@@ -244,7 +242,7 @@ class ZipMember(Source):
 
     @classmethod
     def within(cls, archive: str, endings: tuple[str, ...], most: int = MAX_ARCHIVE_BYTES) -> list[ZipMember]:
-        """The members with one of these endings, by name; see :func:`pdtools.files.zips.members_of`.
+        """The members with one of these endings, by name; see :func:`pdtools.files.packed.members_of`.
 
         Args:
             archive: its path.
@@ -254,8 +252,8 @@ class ZipMember(Source):
         Raises:
             InputError: if the archive cannot be read, or holds more.
         """
-        with zips.zip_errors(archive), zipfile.ZipFile(archive) as opened:
-            members = zips.members_of(opened, endings)
+        with zip_errors(archive), zipfile.ZipFile(archive) as opened:
+            members = members_of(opened, endings)
         if sum(each.file_size for each in members) > most:
             raise InputError(f"more than {most >> 30} GiB when unpacked", file=archive)
         return [cls.of(archive, each.filename, each) for each in members]
@@ -272,14 +270,14 @@ class ZipMember(Source):
 
     def raw(self) -> IO[bytes]:
         """Open it; an InputError also says that it is a symbolic link."""
-        with zips.zip_errors(self.archive):
+        with zip_errors(self.archive):
             status = os.stat(self.archive)
             archive = _opened(self.archive, os.getpid(), status.st_mtime_ns, status.st_size)
             try:
                 member = self.info or archive.getinfo(self[len(self.archive) + 1 :])
             except KeyError:
                 raise InputError("no such file in this archive", file=self) from None
-            return zips.open_data(archive, member, self)
+            return open_data(archive, member, self)
 
     def identify(self) -> dict[str, Any]:
         """The path, and the SHA-256 of the unpacked member."""

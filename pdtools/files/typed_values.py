@@ -1,20 +1,78 @@
-"""Conversion of TOML and JSON values to the types of a dataclass's fields."""
+"""TOML files by name, and conversion of TOML and JSON values to the types of a dataclass's fields."""
 
 from __future__ import annotations
 
 import dataclasses
 import reprlib
+import sys
 import types
 import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.inputs import decode_utf8, read_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+
+
+@dataclasses.dataclass(frozen=True)
+class TomlFiles:
+    """The TOML files of one kind: those that come with pdtools, by name, and a user's, by path.
+
+    Attributes:
+        folder: the folder of the former, in ``pdtools.configs``.
+        kind: the thing that a file describes, for messages.
+    """
+
+    folder: str
+    kind: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of those that come with pdtools."""
+        return sorted(Path(each.name).stem for each in self._folder.iterdir() if each.name.endswith(".toml"))
+
+    @property
+    def _folder(self) -> Any:
+        return resources.files("pdtools.configs").joinpath(self.folder)
+
+    def text(self, source: str) -> tuple[str, str]:
+        """The text of a file, by its name or path, and its path; a file of this name comes first.
+
+        Raises:
+            InputError: if there is none.
+        """
+        if Path(source).is_file():
+            return decode_utf8(read_bytes(source), source), source
+        if source not in self.names:
+            hint = f"{self.kind}s: {', '.join(self.names)}, or a TOML file"
+            raise InputError(f"no such file, nor a {self.kind} of this name", file=source, hint=hint)
+        file = self._folder.joinpath(f"{source}.toml")
+        return file.read_text("utf-8"), str(file)
+
+    def read(self, source: str) -> dict[str, Any]:
+        """The content of a file, by its name or path.
+
+        Raises:
+            InputError: if there is none, or it is no TOML.
+        """
+        try:
+            return tomllib.loads(self.text(source)[0])
+        except ValueError as error:  # also a whole number of thousands of digits
+            raise InputError(f"not TOML: {error}", file=source) from error
+        except RecursionError as error:
+            raise InputError("not usable TOML: nested too deep", file=source) from error
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Checks that inputs stay unchanged until the output made of them is complete."""
+"""Checks of input files: that they are there, and unchanged until the output made of them is complete."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pdtools.files.system import recover_directory
 
 # Files that identify a folder: a checkpoint, a Hugging Face model, or a set of shards.
 _IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
+IS_POINTER = b"version https://git-lfs.github.com/spec/"  # the beginning of a pointer of Git LFS
+NO_FILE = "git lfs pull, in its repository, brings the file itself"
 # The weights of large Hugging Face models, in several files.
 _PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
 
@@ -31,6 +33,17 @@ def identifying_files(folder: Path) -> list[Path]:
     """The files that identify a checkpoint, model or set of shards; none in another folder."""
     files = [folder / name for name in _IDENTIFYING if (folder / name).is_file()]
     return files + [file for parts in _PARTS for file in sorted(folder.glob(parts))]
+
+
+def check_no_pointers(folder: str | Path) -> None:
+    """Refuse a model's folder in which Git LFS has put pointers in place of files.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for file in identifying_files(Path(folder)):
+        if source_of(file).head(len(IS_POINTER)) == IS_POINTER:
+            raise InputError("a Git LFS pointer, not the file itself", file=file, hint=NO_FILE)
 
 
 def input_files(path: str | Path) -> list[Path]:

@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from pdtools.errors import InputError
 from pdtools.files.inputs import read_bytes
-from pdtools.files.zips import open_data
+from pdtools.files.packed import open_data
 
 # Limits of the format, and on what is kept of one sheet.
 _ROWS, _COLUMNS = 1 << 20, 1 << 14

@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.formal.grammar import Grammar, parse_grammar
-from pdtools.formal.grammar_inside import Float, LengthTable, length_table, log_probabilities
-from pdtools.formal.grammar_normal import NormalForm, normal_form
+from pdtools.formal.grammar_normal import (
+    Float,
+    LengthTable,
+    NormalForm,
+    length_table,
+    log_probabilities,
+    normal_form,
+)
 from pdtools.formal.language import Int64, StringArrays
 from pdtools.jobs.devices import memory_of
 

@@ -51,10 +51,10 @@ from pdtools.files.manifest import (
     paths_below,
     read_manifest,
 )
-from pdtools.files.zstd import compress_zstd, open_zstd
+from pdtools.files.packed import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
 from pdtools.provenance.hub import DATA_PREFIX, PREFIX, pinned
-from pdtools.provenance.revision import code_digest
+from pdtools.provenance.origin import code_digest
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"

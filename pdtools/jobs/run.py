@@ -1,45 +1,84 @@
-"""Execution of chunks by the plan's processes, with results handed out in order."""
+"""Work on chunks: its form, and its execution by the plan's processes, with results in order."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pdtools.errors import PdtoolsError
-from pdtools.jobs.cluster import map_on_cluster
+from pdtools.files.typed_values import as_type
 from pdtools.jobs.folder import Chunks, JobFolder
 from pdtools.jobs.plan import Plan, SliceDone
-from pdtools.jobs.workers import Workers
+from pdtools.jobs.workers import Workers, map_on_cluster
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Item_contra = TypeVar("Item_contra", contravariant=True)
 
 _NAMED = 10  # missing chunks that an error names
 _one_at_a_time = threading.Lock()
 
 
-class Work(Protocol[Item_contra, Result]):
-    """The computation on each chunk. Pickled to workers: it holds settings, and loads its model once."""
+class Work(Generic[Item, Result]):
+    """The computation on each chunk. Pickled to workers: it holds settings, and loads its model once.
 
-    def __call__(self, chunk: Item_contra) -> Result:
+    Results are kept as JSON, which runs no code and keeps all digits of floats.
+
+    Attributes:
+        kept: the type of a result, for :func:`pdtools.files.typed_values.as_type`.
+        may_be_none: whether a chunk may have no result: None, kept as no bytes.
+    """
+
+    __slots__ = ()
+    kept: Any
+    may_be_none = False
+
+    def __call__(self, chunk: Item) -> Result:
         """Compute a chunk. The result depends on the chunk and the settings alone."""
-        ...
+        raise NotImplementedError
 
-    def digest(self, chunk: Item_contra) -> str:
+    def content(self, chunk: Item) -> Any:
+        """Everything in a chunk that its result depends on: bytes, or a JSON-ready value."""
+        raise NotImplementedError
+
+    def digest(self, chunk: Item) -> str:
         """A few hexadecimal digits of a chunk's content, which show whether it is as in an earlier run."""
-        ...
+        return short_digest(self.content(chunk))
+
+    def restored(self, record: Any) -> Result:
+        """The result that a JSON value was written from."""
+        result: Result = as_type(record, self.kept)
+        return result
 
     def pack(self, result: Result) -> bytes:
-        """Encode a result as bytes: data, nothing that could be executed."""
-        ...
+        """Encode a result; lone surrogates, which UTF-8 cannot hold, stay escapes."""
+        return b"" if result is None else json.dumps(result, default=_jsonable).encode("ascii")
 
     def unpack(self, data: bytes) -> Result:
         """Undo :meth:`pack`."""
-        ...
+        if self.may_be_none and not data:
+            return cast(Result, None)
+        return self.restored(json.loads(data))
+
+
+def short_digest(content: Any) -> str:
+    """A digest of a chunk's content, given as bytes or as a JSON-ready value."""
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _jsonable(value: Any) -> Any:
+    """Convert a tree to brackets, a dataclass to an object, an array to a list."""
+    if hasattr(value, "to_brackets"):
+        return value.to_brackets()
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value.tolist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,11 @@ from pdtools.files import (
     write_json,
     write_tensors,
 )
-from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.files.manifest import check_checksums, write_checksums
 from pdtools.jobs.devices import device_for
 from pdtools.models.base import LanguageModel
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
-from pdtools.provenance.hub import IMPORTED
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import IMPORTED, check_no_hub_name
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE

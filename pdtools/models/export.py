@@ -21,7 +21,7 @@ from pdtools.models.checkpoint import (
     checkpoint_folder,
     write_checkpoint,
 )
-from pdtools.provenance.revision import code_digest
+from pdtools.provenance.origin import code_digest
 
 TRAINING_FILE, CARD_FILE = "training.json", "README.md"
 # Number formats of exported weights; they are always read into single precision.

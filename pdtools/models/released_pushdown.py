@@ -25,8 +25,7 @@ from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
 from pdtools.models.registry import empty_model, make_config
 from pdtools.models.transformer.config import TransformerConfig
-from pdtools.provenance.hub import IMPORTED, name_of_snapshot
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import IMPORTED, check_no_hub_name, name_of_snapshot
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.description import EOS, PAD, ROOT, check_numbers, splits_bytes, vocabulary_of
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE

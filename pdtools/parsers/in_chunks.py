@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from pdtools.files import ExcludedInput, Rejects
-from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.jobs import JobFolder, Plan, Work, cut, map_chunks
 from pdtools.jobs.devices import prepare_torch
-from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.backends import BACKENDS, ParseFailure, Parser, load_parser, model_files
 from pdtools.parsers.pipeline import CHUNK, ParseCounts, TreeForm, TreeLine
 from pdtools.parsers.splitting import SourcedSentence
@@ -69,15 +68,18 @@ class ChunkTrees:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertWork(FilesWork[ChunkTrees]):
+class ConvertWork(Work[FileChunk, ChunkTrees | None]):
     """Converts the trees of a chunk of files to a form; None where :func:`parse_chunk` gives None."""
 
     form: TreeForm
-    kept = ChunkTrees
+    kept, may_be_none = ChunkTrees, True
 
     def __call__(self, chunk: FileChunk) -> ChunkTrees | None:
         arrays = parse_chunk(chunk)
         return None if arrays is None else self.converted(arrays.source(i) for i in range(len(arrays)))
+
+    def digest(self, chunk: FileChunk) -> str:
+        return chunk.digest()
 
     def converted(self, trees: Iterable[SourcedTree]) -> ChunkTrees:
         """The results for trees."""
@@ -125,8 +127,8 @@ def convert_in_chunks(
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWork(JsonWork[Sequence[TreeText], ChunkTrees]):
-    """Reads and converts the sentences of a form of treebank (:class:`pdtools.jobs.Work`)."""
+class ReadWork(Work[Sequence[TreeText], ChunkTrees]):
+    """Reads and converts the sentences of a form of treebank."""
 
     source: str
     options: ReadOptions
@@ -221,8 +223,8 @@ def _loaded(parser: ParserSettings) -> Parser:
 
 
 @dataclass(frozen=True, slots=True)
-class ParseWork(JsonWork[Sequence[SourcedSentence], ChunkTrees]):
-    """Parses the sentences of a chunk (:class:`pdtools.jobs.Work`)."""
+class ParseWork(Work[Sequence[SourcedSentence], ChunkTrees]):
+    """Parses the sentences of a chunk."""
 
     parser: ParserSettings
     form: TreeForm

@@ -1,22 +1,33 @@
-"""Prompts as ``pdtools prompts`` writes them: JSON lines, the task first, then the items.
+"""Data of classification tasks, and the prompts made of them, as ``pdtools prompts`` writes them.
 
-Each further line is an item: ``id``, ``sentences`` (the prompt's, including lead-ins but not the answer, each
-parsed by itself) and ``label``: a label of the task, a number, or null.
+A file of prompts is JSON lines, the task first, then the items. Each further line is an item: ``id``,
+``sentences`` (the prompt's, including lead-ins but not the answer, each parsed by itself) and ``label``: a
+label of the task, a number, or null.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects, atomic_text, json_text, read_lines
-from pdtools.files.json_input import parse_json
-from pdtools.prompts.readers import Record
+from pdtools.files import Rejects, atomic_text, json_text, read_lines, recover_directory
+from pdtools.files.inputs import parse_json, read_json_lines
+from pdtools.files.packed import COMPRESSED, ending, has_ending
+from pdtools.files.tables import parquet_rows
 from pdtools.prompts.tasks import PromptTask, task_from
+from pdtools.tokenization import join_words
+from pdtools.trees import normalize, read_trees, unescape
 
 FORMAT = "pdtools prompts"
 FORMAT_VERSION = "1"
@@ -205,3 +216,149 @@ def _item(value: Any, task: PromptTask, file: str, line: int) -> PromptItem:
     except (KeyError, TypeError, ValueError) as error:
         reason = f"not an item of a prompt: {str(error) or type(error).__name__}"
         raise InputError(reason, file=file, line=line) from error
+
+
+# --- data in common formats: GLUE's tables, SST's trees, JSON lines, Parquet -------------------
+
+# Endings of a split's file in a folder: GLUE's first.
+_ENDINGS = (".tsv", ".jsonl", ".parquet", ".txt")
+_LABELLED_LINE = re.compile(r"(\d+)[ \t]+(\S.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of data, by column; ``line``: its number, for Parquet the row's, from 1."""
+
+    values: Mapping[str, Any]
+    file: str
+    line: int
+
+
+def data_file(data: str, split: str) -> str:
+    """The data file: the named one, or a split's in a folder such as GLUE's.
+
+    Raises:
+        InputError: if there is none.
+    """
+    recover_directory(Path(data))
+    if not os.path.isdir(data):
+        return data
+    there = sorted(each for each in Path(data).glob(f"{escape(split)}.*") if each.is_file())
+    for kind, packed in product(_ENDINGS, ("", *COMPRESSED)):
+        for each in there:
+            if each.name[len(split) :].lower() == kind + packed:
+                return str(each)
+    hint = "name the file itself, or another --split"
+    raise InputError(f"no {', '.join(split + kind for kind in _ENDINGS)} in it", file=data, hint=hint)
+
+
+def read_records(
+    file: str, names: Mapping[str, Sequence[str]], rejects: Rejects, *, columns: Collection[str] | None = None
+) -> Iterator[Record]:
+    """Read the records of a file.
+
+    JSON lines and Parquet are recognized by their endings. Else: trees begin with a bracket, and the root has
+    their label; lines that begin with a digit are a label and a sentence; all other files are tables whose
+    first line names the columns, with tabs between cells, in which a quote is an ordinary character.
+
+    Args:
+        file: UTF-8, perhaps compressed, or with a byte order mark, or CRLF.
+        names: required fields, with the possible names of each.
+        rejects: takes lines that cannot be read.
+        columns: all that are needed; no others are read from Parquet. None: all.
+
+    Raises:
+        InputError: if the file is none of these, or lacks a column.
+    """
+    if ending(file) == ".parquet":
+        rows = parquet_rows(file, columns, lambda there: _check_columns(there, names, file))
+        yield from (Record(values, file, number) for number, values in rows)
+    elif ending(file) in (".jsonl", ".json"):
+        yield from _json(file, rejects)
+    else:
+        first = next((line for _, line in read_lines(file) if line.strip()), "")
+        if not first:
+            raise InputError("nothing in it", file=file)
+        if first.lstrip().startswith("("):
+            yield from _trees(file, rejects)
+        elif _LABELLED_LINE.fullmatch(first.strip()):
+            yield from _lines(file, rejects)
+        else:
+            yield from _table(file, names, rejects)
+
+
+def _table(file: str, names: Mapping[str, Sequence[str]], rejects: Rejects) -> Iterator[Record]:
+    lines = read_lines(file)
+    columns = next(lines)[1].split("\t")
+    _check_columns(columns, names, file)
+    for number, line in lines:
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(columns):
+            reason = f"{len(cells)} cells between tabs, but {len(columns)} columns"
+            rejects.add(reason, file=file, line=number, text=line)
+            continue
+        yield Record(dict(zip(columns, cells, strict=True)), file, number)
+
+
+def _check_columns(columns: Sequence[str], names: Mapping[str, Sequence[str]], file: str) -> None:
+    if twice := [name for name, times in Counter(columns).items() if times > 1]:
+        raise InputError(f"two columns {twice[0]!r}", file=file, line=1)
+    for possible in names.values():
+        if not {*possible} & {*columns}:
+            reason = f"no column {' or '.join(possible)} (there are: {', '.join(columns)})"
+            hint = "the first line of a table names its columns; [columns] of a task may name others"
+            raise InputError(reason, file=file, line=1, hint=hint)
+
+
+def _lines(file: str, rejects: Rejects) -> Iterator[Record]:
+    for number, line in read_lines(file):
+        if not line.strip():
+            continue
+        if (found := _LABELLED_LINE.fullmatch(line.strip())) is None:
+            rejects.add("no label before the sentence", file=file, line=number, text=line)
+        else:
+            yield Record({"label": found[1], "sentence": found[2]}, file, number)
+
+
+def _trees(file: str, rejects: Rejects) -> Iterator[Record]:
+    for sourced in read_trees([file], rejects):
+        tree = normalize(sourced.tree)
+        if tree is None:
+            rejects.add("no words", file=file, line=sourced.line, text=sourced.text)
+            continue
+        # The whole is the first constituent; a tree of one word has only its tag.
+        label = sourced.tree.labels[0] if sourced.tree.labels else sourced.tree.tags[0]
+        sentence = join_words([unescape(word) for word in tree.words], "raw").text
+        yield Record({"label": label, "sentence": sentence}, file, sourced.line)
+
+
+def _json(file: str, rejects: Rejects) -> Iterator[Record]:
+    for number, value in read_json_lines(file):
+        if isinstance(value, dict):
+            yield Record(value, file, number)
+        else:
+            rejects.add("not a JSON object", file=file, line=number, text=json_text(value))
+
+
+def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
+    """The names of integer labels, if a Parquet file of Hugging Face's ``datasets`` has them.
+
+    Args:
+        file: a data file of any kind.
+        columns: possible names of the label column.
+    """
+    if not has_ending(file, ".parquet"):
+        return None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pa.OSFile(os.fsencode(file)) as stream:
+            metadata = pq.read_schema(stream).metadata or {}
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        found = next(features[name]["names"] for name in columns if name in features)
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    return [str(name) for name in found] if isinstance(found, list) else None

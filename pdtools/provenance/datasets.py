@@ -7,32 +7,32 @@ come with pdtools it names folders of ``pdtools.data``.
 
 from __future__ import annotations
 
+import http.client
 import re
 import shutil
-import sys
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from http import HTTPStatus
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_directory, decode_utf8, read_bytes
-from pdtools.files.download import download
+from pdtools.files import atomic_directory
 from pdtools.files.inputs import read_limited
 from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
+from pdtools.files.packed import SUFFIX, zip_errors
 from pdtools.files.source import ZipMember, sha256_file
-from pdtools.files.zips import SUFFIX, zip_errors
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from pdtools.files.typed_values import TomlFiles
 
 KIND = "data set"
+DATA_SETS = TomlFiles("datasets", KIND)
 SOURCE_FILE = "SOURCE.txt"
 _SHARES = {"": "", "all": "; NON-COMMERCIAL USE ONLY", "in part": "; IN PART NON-COMMERCIAL USE ONLY"}
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -93,32 +93,17 @@ class Dataset:
         return about + "".join(f"{file.sha256}  {file.url}\n" for file in self.files)
 
 
-def bundled() -> list[str]:
-    """Names of the data sets that pdtools knows."""
-    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
-
-
 def read_dataset(source: str) -> Dataset:
     """A data set by its name, or from a TOML file.
 
     Raises:
         InputError: if there is none, or the file is damaged.
     """
-    if source in bundled() and not Path(source).is_file():
-        text = str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
-    elif Path(source).is_file():
-        text = decode_utf8(read_bytes(source), source)
-    else:
-        hint = f"data sets: {', '.join(bundled())}, or a TOML file"
-        raise InputError("no such file, nor a data set of this name", file=source, hint=hint)
+    table = DATA_SETS.read(source)
     try:
-        return _dataset(tomllib.loads(text), Path(source).stem)
-    except (ValueError, RecursionError) as error:  # a TOML error is a ValueError, too
+        return _dataset(table, Path(source).stem)
+    except ValueError as error:
         raise InputError(str(error), file=source) from error
-
-
-def _folder() -> Any:
-    return resources.files("pdtools.configs").joinpath("datasets")
 
 
 def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
@@ -213,7 +198,7 @@ def get_dataset(
         dataset: the data set.
         output: the folder.
         overwrite: whether a folder that pdtools wrote may exist.
-        progress: see :func:`pdtools.files.download.download`.
+        progress: see :func:`pdtools.provenance.datasets.download`.
 
     Raises:
         InputError: if a file cannot be fetched, does not match, or would be unpacked elsewhere.
@@ -279,3 +264,120 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as stream:
         stream.write(data)
+
+
+# --- downloads, resumed where they stopped -----------------------------------------------------
+# The standard library's urllib obeys proxies and follows redirects. No library that does more is sure to be
+# installed (tokenizers brings requests or httpx, depending on its version).
+
+_SECONDS = 60  # without a byte, until a connection counts as broken
+_BLOCK = 1 << 16
+_GO_ON = "what has come is kept: the same command goes on from there"
+
+
+class _BrokenError(Exception):
+    """A connection was not made, or ended too early."""
+
+
+def download(
+    url: str, folder: Path, *, size: int, sha256: str, progress: Callable[[int], object] = lambda n: None
+) -> Path:
+    """Download a file into a folder, named by its SHA-256.
+
+    A broken connection is opened again, as long as that brings more of the file.
+
+    Args:
+        url: its address (http or https).
+        folder: the folder that may have it from an earlier call, whole or in part.
+        size: its bytes.
+        sha256: in hexadecimal.
+        progress: called with numbers of bytes that are there; a negative one takes some back.
+
+    Raises:
+        InputError: if it cannot be fetched, or is not the file that it should be.
+        OSError: if it cannot be written.
+    """
+    file = folder / sha256
+    is_plain = file.is_file() and not file.is_symlink()
+    if not is_plain or (file.stat().st_size >= size and sha256_file(file) != sha256):
+        file.unlink(missing_ok=True)  # no earlier call left this
+    file.touch()
+    most = file.stat().st_size
+    progress(most)
+    while file.stat().st_size < size:
+        try:
+            _fetch(url, file, size, progress)
+            reason = "the connection ended"
+        except _BrokenError as error:
+            reason = str(error)
+        has = file.stat().st_size
+        if has < size and has <= most:
+            hint = _GO_ON if has else "is there a network?"
+            raise InputError(f"only {has} of {size} bytes came: {reason}", file=url, hint=hint)
+        most = has
+    found = sha256_file(file)
+    if found != sha256:
+        file.unlink()
+        raise InputError(
+            f"its SHA-256 is {found[:16]}…, and should be {sha256[:16]}…",
+            file=url,
+            hint="nothing of it is kept; if it is so again, the file there has changed",
+        )
+    return file
+
+
+def _fetch(url: str, file: Path, size: int, progress: Callable[[int], object]) -> None:
+    """Append the missing part of a file from a server, or replace it where the server sends no such part."""
+    has = file.stat().st_size
+    with _opened(url, has) as answer:
+        if not _begins_at(has, answer):
+            progress(-has)
+            has = 0
+        is_short = answer.status == HTTPStatus.OK and answer.length is not None and answer.length < size
+        with file.open("ab" if has else "wb") as stream:
+            while block := _read(answer):
+                has += len(block)
+                if has > size:
+                    break
+                stream.write(block)
+                progress(len(block))
+            if has > size or (is_short and not answer.length):
+                stream.truncate(0)
+                reason = f"{'shorter' if is_short else 'longer'} than the {size} bytes that it should have"
+                raise InputError(reason, file=url)
+
+
+def _opened(url: str, has: int) -> http.client.HTTPResponse:
+    """A server's answer: the file from byte ``has`` on, or all of it."""
+    headers = {"User-Agent": f"pdtools/{__version__}"} | ({"Range": f"bytes={has}-"} if has else {})
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        if not (has and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
+            hint = "has it moved? pdtools data list --json names its home" if error.code == 404 else _GO_ON
+            raise InputError(f"HTTP {error.code} {error.reason}", file=url, hint=hint) from error
+    except urllib.error.URLError as error:
+        raise _BrokenError(getattr(error.reason, "strerror", None) or error.reason) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenError(error) from error
+    except ValueError as error:  # raised for addresses, also those that a server redirects to
+        raise InputError(f"not an address, or one that leads to none: {error}", file=url) from error
+    else:
+        if answer.status != HTTPStatus.PARTIAL_CONTENT or _begins_at(has, answer):
+            return answer
+        answer.close()
+        if not has:
+            raise _BrokenError("the server sends another part of it")
+    return _opened(url, 0)
+
+
+def _begins_at(byte: int, answer: http.client.HTTPResponse) -> bool:
+    return str(answer.headers.get("Content-Range", "bytes 0-")).startswith(f"bytes {byte}-")
+
+
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    try:
+        return answer.read1(_BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenError(error) from error

@@ -1,7 +1,8 @@
-"""Provenance of results: command line, code, versions, input hashes, hardware."""
+"""Provenance of results: command line, code and its version, package versions, input hashes, hardware."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import importlib.metadata
@@ -11,6 +12,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import identifying_files, input_folder, read_json, sha256_file, source_of
 from pdtools.files.manifest import is_checkpoint_of_a_run
 from pdtools.provenance.hub import name_of_snapshot
-from pdtools.provenance.revision import code
 
 # Training settings that do not affect weights.
 _CHANGE_NOTHING = ("log_every", "sample_parses", "keep_at")
@@ -33,7 +34,7 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         inputs: the inputs, by role (``model``, ``data``): files or folders.
 
     Returns:
-        A JSON-ready dictionary: command, time (UTC), :func:`pdtools.provenance.revision.code`, versions,
+        A JSON-ready dictionary: command, time (UTC), :func:`pdtools.provenance.origin.code`, versions,
         hardware, and for every input its path and SHA-256 (of a folder: of the files that identify it, or of
         the list of all its files with their SHA-256, as sha256sum prints it); for a checkpoint the ``step``
         and the number of ``words`` read in training, if it has them; for one in its run's folder, or
@@ -95,18 +96,18 @@ def fingerprint(path: str | Path, *more: str | Path) -> str:
     return hashlib.sha256(json.dumps(contents if more else contents[0], sort_keys=True).encode()).hexdigest()
 
 
-def check_fingerprint(path: str | Path, wanted: str | None, *more: str | Path) -> None:
+def check_fingerprint(path: str | Path, wanted: str, *more: str | Path) -> None:
     """Refuse a model that is not the one with which a command was started.
 
     Args:
         path: its path on this machine.
-        wanted: its :func:`fingerprint` when the command was started; None: not checked.
+        wanted: its :func:`fingerprint` when the command was started.
         more: paths of other parts of it.
 
     Raises:
         PdtoolsError: if it is another one.
     """
-    if wanted is not None and fingerprint(path, *more) != wanted:
+    if fingerprint(path, *more) != wanted:
         raise PdtoolsError(
             f"{path} is not the model that the command was started with (on {platform.node()}):"
             " was it trained further, or is it a different model on that machine?"
@@ -156,3 +157,128 @@ def identify(path: str | Path) -> dict[str, Any]:
             "sha256": {file.name: sha256_file(file) for file in files},
         }
     return source.identify()
+
+
+# --- the running code's version: release, commit of the checkout, and changes to files since ---
+
+DISTRIBUTION = "pushdown-tools"
+"""The installed distribution; another one has the name of the package and of the command."""
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# Folders of a checkout whose code makes results.
+_CODE = ("pdtools", "cli", "configs", "data", "studies")
+_SOURCES = (".py", ".c", ".h")
+_GIT_SECONDS = 10
+
+
+@lru_cache(maxsize=1)
+def code() -> dict[str, Any]:
+    """Describe the code of this process; looked up once.
+
+    Returns:
+        ``version``; ``commit``: the checkout's that contains the package, or that pip installed it from,
+        else None; ``modified``: whether files differ from that commit, or from the installed ones;
+        None if unknown (a checkout without git on the path, a copy that was not installed).
+    """
+    if (_PACKAGE.parent / ".git").exists():
+        commit = _head(_PACKAGE.parent)
+        # After a commit in the meantime, it is unknown which of the two this process has read.
+        modified = True if commit != _FIRST_COMMIT else _differs_from_head(_PACKAGE.parent)
+        return {"version": __version__, "commit": _FIRST_COMMIT, "modified": modified}
+    return {"version": __version__, **_installed()}
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """A digest of the package's own code, the same for a checkout and an installation of it.
+
+    Documentation, tests and bundled data are not part of it. It is computed once, in some 10 ms.
+    """
+    commands = _PACKAGE / "cli"  # in a checkout it stands beside the package, as the data do
+    places = {"pdtools": _PACKAGE, "cli": commands if commands.is_dir() else _PACKAGE.parent / "cli"}
+    beside = {commands, _PACKAGE / "data"}
+    found = {
+        f"{name}/{path.relative_to(place).as_posix()}": path
+        for name, place in places.items()
+        for path in place.rglob("*")
+        if path.suffix in _SOURCES and (name == "cli" or beside.isdisjoint(path.parents))
+    }
+    listing = "".join(f"{_sha256(path)}  {name}\n" for name, path in sorted(found.items()))
+    return hashlib.sha256(listing.encode()).hexdigest()[:12]
+
+
+def _head(root: Path) -> str | None:
+    """The commit of a checkout, read from git's own files, since git may be missing and takes longer."""
+    try:
+        git = root / ".git"
+        if git.is_file():  # a worktree
+            git = root / git.read_text().removeprefix("gitdir:").strip()
+        common = git / "commondir"
+        shared = git / common.read_text().strip() if common.exists() else git
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        for folder in (git, shared):
+            if (folder / name).is_file():
+                return (folder / name).read_text().strip()
+        for line in (shared / "packed-refs").read_text().splitlines():
+            if line.endswith(f" {name}"):
+                return line.split()[0]
+    except (OSError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _differs_from_head(root: Path) -> bool | None:
+    import subprocess  # not before: it takes longer than everything else here
+
+    command = ["git", "--no-optional-locks", "status", "--porcelain", "--", *_CODE]
+    # Variables of another repository, if a hook of git runs this.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        found = subprocess.run(
+            command, cwd=root, env=variables, capture_output=True, timeout=_GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return bool(found.stdout.strip())
+
+
+def _installed() -> dict[str, Any]:
+    unknown = {"commit": None, "modified": None}
+    try:
+        found = importlib.metadata.distribution(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return unknown
+    if Path(str(found.locate_file("pdtools"))).resolve() != _PACKAGE:
+        return unknown
+    try:
+        commit = json.loads(found.read_text("direct_url.json") or "{}")["vcs_info"]["commit_id"]
+    except (ValueError, KeyError, TypeError):  # not installed from a repository
+        commit = None
+    record = found.read_text("RECORD") or ""
+    files = [line.rsplit(",", 2) for line in record.splitlines() if line.startswith("pdtools/")]
+    modified = any(_sha256(_PACKAGE.parent / name) != digest for name, digest, _ in files if digest)
+    return {"commit": commit, "modified": modified if files else None}
+
+
+def other_distribution() -> str | None:
+    """The other distribution that is installed into this package's folder, if there is one.
+
+    Its files and ours replace each other, and are removed with each other.
+    """
+    found = next(_PACKAGE.parent.glob("pdtools-*.dist-info"), None)
+    return None if found is None else found.stem.replace("-", " ")
+
+
+def _sha256(file: Path) -> str:
+    """The SHA-256 as RECORD writes it; "" for a file that cannot be read."""
+    try:
+        digest = hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return ""
+    return f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+_FIRST_COMMIT = _head(_PACKAGE.parent)  # the loaded code's, whatever is committed later

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
-from pdtools.files.names import ending
+from pdtools.files.packed import ending
 from pdtools.parsers.backends import ParseFailure
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model, ModelSettings

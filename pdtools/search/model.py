@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.jobs import JobFolder, Plan, Work, cut, map_chunks
 from pdtools.jobs.devices import prepare_torch, torch_dtype
-from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.family import Family
@@ -125,7 +124,8 @@ class Model:
             self.loaded = loaded
         elif asked is not None:
             check_bos(asked.model_dir, asked.bos)
-            check_fingerprint(asked.model_dir, asked.fingerprint)
+            if asked.fingerprint is not None:
+                check_fingerprint(asked.model_dir, asked.fingerprint)
             self._device = prepare_torch(asked.device, asked.threads)
 
     @classmethod
@@ -402,8 +402,8 @@ class Chunk(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelWork(JsonWork[Chunk, Sequence[Any]]):
-    """A question to models about chunks (:class:`pdtools.jobs.Work`).
+class ModelWork(Work[Chunk, Sequence[Any]]):
+    """A question to models about chunks.
 
     Attributes:
         models: the models that chunks name.
@@ -423,7 +423,7 @@ class ModelWork(JsonWork[Chunk, Sequence[Any]]):
 
     @property
     def kept(self) -> Any:
-        """See :class:`JsonWork`."""
+        """See :class:`Work`."""
         return _kept(self.verb)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of trees to shards: the work of ``pdtools tapes``."""
+"""Conversion of trees, and of running text, to shards: ``pdtools tapes`` and ``pdtools blocks``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,26 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pdtools.files import Rejects, held, some_trees
+import numpy as np
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects, held, read_lines, some_trees
 from pdtools.jobs import JobFolder, Plan, map_chunks
 from pdtools.jobs.workers import Workers
 from pdtools.shards.encode import ChunkRows, ChunksOf, ChunkWords, CountWork, EncodeWork
 from pdtools.shards.format import ShardSettings
-from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
+from pdtools.shards.plain import UNKNOWN_WORDS, row_of_source, usable_sentences
 from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.writer import write_shards
-from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
+from pdtools.tokenization import (
+    Encoding,
+    Sentence,
+    Tokenizer,
+    UnknownWordError,
+    split_spaces,
+    train_bpe_tokenizer,
+    train_word_tokenizer,
+)
 from pdtools.trees import BLANK_LINE, SourcedTree, files_beside, in_order
 
 Item = TypeVar("Item")
@@ -142,7 +153,9 @@ def shards_from_files(
                     processes=processes,
                 )
                 passed_over = Rejects(rejects.on_error)
-                found = _seen(in_order(counted, count, passed_over), seen)
+                items = in_order(counted, count, passed_over)
+                words = (count.of_tree(each) if isinstance(each, SourcedTree) else each for each in items)
+                found = _seen(words, seen)
                 complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
         encode = EncodeWork(complete, settings)
         encoded = map_chunks(encode, ChunksOf(files), plan, job, "tapes", processes=processes)
@@ -165,45 +178,27 @@ def shards_from_files(
 
 
 def _completed(
-    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[ChunkWords | SourcedTree], labelling: bool
+    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[ChunkWords], labelling: bool
 ) -> Tokenizer:
     """The given tokenizer, or one made from the words found, with the labels found if requested."""
     labels: Counter[str] = Counter()
-    if labelling:
-        found = _count_labels(found, labels)
+
+    def counted() -> Iterator[ChunkWords]:
+        for item in found:
+            labels.update(item.labels)
+            yield item
+
     if isinstance(tokenizer, Tokenizer):
-        for _ in found:
+        for _ in counted():
             pass  # their labels are counted
+    elif tokenizer.text_style == "raw":
+        tokenizer = tokenizer_of((each for item in counted() for each in item.sentences), tokenizer)
     else:
-        tokenizer = _tokenizer_of_words(found, tokenizer)
+        words: Counter[str] = Counter()
+        for item in counted():
+            words.update(item.counts)
+        tokenizer = tokenizer_of(words, tokenizer)
     return tokenizer.with_labels(label_vocabulary(labels)) if labelling else tokenizer
-
-
-def _count_labels(
-    found: Iterable[ChunkWords | SourcedTree], labels: Counter[str]
-) -> Iterator[ChunkWords | SourcedTree]:
-    """Pass items through, and add their labels to the counts."""
-    for item in found:
-        labels.update(item.labels if isinstance(item, ChunkWords) else labels_of(item.tree))
-        yield item
-
-
-def _tokenizer_of_words(found: Iterable[ChunkWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
-    if settings.text_style == "raw":
-        return tokenizer_of((sentence for item in found for sentence in _sentences(item, "raw")), settings)
-    counts: Counter[str] = Counter()
-    for item in found:
-        if isinstance(item, ChunkWords):
-            counts.update(item.counts)
-        else:
-            counts.update(word for sentence in _sentences(item, "ptb") for word in sentence.words)
-    return tokenizer_of(counts, settings)
-
-
-def _sentences(item: ChunkWords | SourcedTree, text_style: str) -> Sequence[Sentence]:
-    if isinstance(item, ChunkWords):
-        return item.sentences
-    return list(usable_sentences([item], text_style))
 
 
 def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item]:
@@ -246,7 +241,7 @@ def build_shards(
     """
     if needs_labels(tokenizer, settings):
         trees = list(trees)
-        tokenizer = _completed(tokenizer, trees, labelling=True)
+        tokenizer = _completed(tokenizer, map(CountWork(None, True).of_tree, trees), labelling=True)
     return write_shards(
         _rows(trees, tokenizer, settings, rejects),
         tokenizer,
@@ -279,3 +274,109 @@ def _rows(
         else:
             yield replace(row, file=item.file, begins=ended)
             ended = False
+
+
+# --- blocks of running text, for models without trees ------------------------------------------
+
+_Line = tuple[str, int, str]  # file, number, text
+WatchLines = Callable[[str, Iterator[_Line]], Iterable[_Line]]
+
+
+def blocks_from_files(
+    files: Sequence[str],
+    tokenizer: Tokenizer | TokenizerSettings,
+    out_dir: str | Path,
+    rejects: Rejects,
+    *,
+    length: int = 128,
+    overwrite: bool = False,
+    watch: WatchLines = lambda name, lines: lines,
+) -> dict[str, Any]:
+    """Make shards from text files; and a tokenizer from the same text, if none is given.
+
+    All lines that are not blank, each with end-of-sentence after it, are one sequence, cut after every
+    ``length`` tokens. Each row has ROOT before its tokens; the last may be shorter.
+
+    Args:
+        files: text, words between spaces.
+        tokenizer: a tokenizer, or settings to make one.
+        out_dir: the folder, see :func:`build_shards`.
+        rejects: gets lines with words that the tokenizer cannot encode.
+        length: tokens of a row, besides ROOT.
+        overwrite: whether ``out_dir`` may be replaced.
+        watch: passes all lines through, once or twice, to show progress; gets the label of each pass.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        PdtoolsError: if there is no text.
+    """
+    if length < 1:
+        raise PdtoolsError(f"a block needs at least 1 token, not {length}")
+    if not isinstance(tokenizer, Tokenizer):
+        files = [*map(held, files)]
+        tokenizer = tokenizer_of((line for _, _, line in _lines(files, "tokenizer", watch)), tokenizer)
+    return write_shards(
+        block_rows(_encoded(_lines(files, "blocks", watch), tokenizer, rejects), tokenizer, length),
+        tokenizer,
+        ShardSettings(layout="block", tape="none"),
+        out_dir,
+        rejects,
+        sources=files,
+        description={"block_length": length},
+        overwrite=overwrite,
+    )
+
+
+def block_rows(
+    lines: Iterable[tuple[Sentence, Encoding]], tokenizer: Tokenizer, length: int
+) -> Iterator[ShardRow]:
+    """Cut tokenized lines into rows of ``length`` tokens.
+
+    A word that is cut belongs to the row in which it begins; in the next its tokens have the word -1.
+    """
+    ids: list[int] = []
+    words: list[str | None] = []  # for each token, the word that it begins, if any
+    for sentence, encoding in lines:
+        ids += encoding.ids[1:].tolist()  # with end-of-sentence
+        before = -1
+        for word in encoding.word[1:].tolist():
+            words.append(sentence.words[word] if word > before else None)
+            before = max(word, before)
+        while len(ids) >= length:
+            yield _block(ids[:length], words[:length], tokenizer)
+            del ids[:length], words[:length]
+    if ids:
+        yield _block(ids, words, tokenizer)
+
+
+def _block(ids: Sequence[int], begins: Sequence[str | None], tokenizer: Tokenizer) -> ShardRow:
+    tokens = np.array([tokenizer.root_id, *ids], dtype=np.int32)  # (n + 1,)
+    begun = np.cumsum([0, *(word is not None for word in begins)]) - 1  # (n + 1,): the last word that began
+    word = np.where(np.isin(tokens, [tokenizer.root_id, tokenizer.eos_id]), -1, begun).astype(np.int32)
+    words = [word for word in begins if word is not None]
+    nowhere = np.zeros(len(tokens), dtype=np.int32)
+    n_unknown = 0 if tokenizer.unk_id is None else int((tokens == tokenizer.unk_id).sum())
+    encoding = Encoding(ids=tokens, word=word, starts=nowhere, ends=nowhere, n_unknown=n_unknown)
+    attach = np.arange(len(tokens), dtype=np.int32)
+    return ShardRow(" ".join(words), encoding, attach, len(words))
+
+
+def _encoded(
+    lines: Iterable[tuple[str, int, Sentence]], tokenizer: Tokenizer, rejects: Rejects
+) -> Iterator[tuple[Sentence, Encoding]]:
+    for file, number, sentence in lines:
+        try:
+            yield sentence, tokenizer.encode(sentence)
+        except UnknownWordError:
+            rejects.exclude(UNKNOWN_WORDS, file=file, line=number, text=sentence.text)
+
+
+def _lines(files: Sequence[str], name: str, watch: WatchLines) -> Iterator[tuple[str, int, Sentence]]:
+    """File, number and words of every line that is not blank."""
+    lines = ((file, number, text) for file in files for number, text in read_lines(file))
+    for file, number, text in watch(name, lines):
+        sentence = split_spaces(text)
+        if sentence.words:
+            yield file, number, sentence

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdtools.files import ExcludedInput
 from pdtools.files.arrow import arrow_array, join_lists
 from pdtools.files.typed_values import as_type
-from pdtools.jobs.records import FilesWork
+from pdtools.jobs import Work
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,
@@ -23,6 +23,7 @@ from pdtools.shards.plain import (
     TOO_LONG,
     UNKNOWN_WORDS,
     graph_beside,
+    labels_of,
     row_of_source,
     usable_sentences,
     usable_tree,
@@ -35,6 +36,7 @@ from pdtools.trees import (
     Constituents,
     FileChunk,
     Graph,
+    SourcedTree,
     TreeArrays,
     chunk_constituents,
     cut_chunks,
@@ -79,8 +81,8 @@ class ChunkRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EncodeWork:
-    """Makes the rows of chunks (:class:`pdtools.jobs.Work`), kept as an Arrow IPC stream.
+class EncodeWork(Work[FileChunk, ChunkRows | None]):
+    """Makes the rows of chunks, kept as an Arrow IPC stream.
 
     The result is None where :func:`parse_chunk`'s is.
 
@@ -279,7 +281,7 @@ class ChunkWords:
 
 
 @dataclass(frozen=True, slots=True)
-class CountWork(FilesWork[ChunkWords]):
+class CountWork(Work[FileChunk, ChunkWords | None]):
     """Counts the words and labels of chunks; the result is None where :func:`parse_chunk`'s is.
 
     Attributes:
@@ -287,7 +289,7 @@ class CountWork(FilesWork[ChunkWords]):
         labels: whether labels are counted.
     """
 
-    kept = ChunkWords
+    kept, may_be_none = ChunkWords, True
     text_style: str | None
     labels: bool
 
@@ -304,6 +306,17 @@ class CountWork(FilesWork[ChunkWords]):
             return ChunkWords(len(arrays), {}, labels, sentences)
         words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
         return ChunkWords(len(arrays), words, labels)
+
+    def of_tree(self, sourced: SourcedTree) -> ChunkWords:
+        """The same of one tree."""
+        labels = Counter(labels_of(sourced.tree)) if self.labels else {}
+        sentences = tuple(usable_sentences([sourced], self.text_style)) if self.text_style else ()
+        if self.text_style == "raw":
+            return ChunkWords(1, {}, labels, sentences)
+        return ChunkWords(1, Counter(word for each in sentences for word in each.words), labels)
+
+    def digest(self, chunk: FileChunk) -> str:
+        return chunk.digest()
 
 
 def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:

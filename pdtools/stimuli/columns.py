@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import atomic_path, atomic_table
-from pdtools.files.names import ending
-from pdtools.files.sheets import Sheet, cell_text
-from pdtools.files.tables import is_csv
+from pdtools.files.packed import ending
+from pdtools.files.tables import Sheet, cell_text, is_csv
 from pdtools.stimuli.frequency import Frequency, frequencies_of
 from pdtools.stimuli.table import Stimuli
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
-from pdtools.provenance.model_names import name_of
+from pdtools.provenance.hub import name_of
 from pdtools.search.contexts import joined, parts_of, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Chunk, ModelSettings, ModelWork

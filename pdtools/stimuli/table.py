@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.files.sheets import Sheet
+from pdtools.files.tables import Sheet
 
 # Roles of columns, and their default names.
 ROLES = {

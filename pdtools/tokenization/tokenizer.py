@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, recover_directory, write_json
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 from pdtools.tokenization.description import (
     EOS,
     PAD,

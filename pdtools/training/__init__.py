@@ -6,7 +6,7 @@ from pdtools.training.interruption import Interruption
 from pdtools.training.loss import LossSums, evaluate
 from pdtools.training.metrics import METRICS, read_metrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
-from pdtools.training.recipe import Recipe, TrainConfig, bundled_recipes, read_recipe
+from pdtools.training.recipe import RECIPES, Recipe, TrainConfig, read_recipe
 from pdtools.training.run_state import RunState, run_state
 from pdtools.training.shard_input import Sentences, ShardInput
 from pdtools.training.sweep import Outcome, SweepRun, make_runs, sweep

@@ -17,7 +17,7 @@ from tensorboardX.summary import scalar
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.files.json_input import parse_json
+from pdtools.files.inputs import parse_json
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"

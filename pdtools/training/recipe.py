@@ -9,13 +9,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import decode_utf8, read_bytes
-from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
+from pdtools.files.typed_values import TomlFiles, UnknownKeyError, WrongTypeError, as_field, settings_of
 from pdtools.models import model_kind
 from pdtools.models.initial import initial_shape
 
@@ -26,6 +24,7 @@ else:
 
 C = TypeVar("C")
 
+RECIPES = TomlFiles("", "recipe")
 _KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) ?(steps|words)")
 _MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
 _RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
@@ -192,12 +191,6 @@ class Recipe:
         return {"model": self.model, "config": dict(self.options), "train": dataclasses.asdict(self.train)}
 
 
-def bundled_recipes() -> list[str]:
-    """Names of the recipes that come with pdtools (``configs/*.toml``)."""
-    folder = resources.files("pdtools.configs")
-    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
-
-
 def read_recipe(
     source: str | None = None,
     *,
@@ -226,7 +219,7 @@ def read_recipe(
         PdtoolsError: an unknown model, or a value out of range.
     """
     kind, shape = (None, {}) if init is None else initial_shape(init)
-    table = {} if source is None else _read_toml(source)
+    table = {} if source is None else RECIPES.read(source)
     recipe = recipe_from_table(table if kind is None else {"model": kind, **table}, source)
     name = model or recipe.model
     classes = {"config": model_kind(name).config_class, "train": TrainConfig}
@@ -265,35 +258,6 @@ def recipe_from_table(table: Mapping[str, Any], place: str | None) -> Recipe:
         }
     train = TrainConfig(**converted["train"])
     return Recipe(model=name, options=converted["config"], train=train, source=place)
-
-
-def recipe_text(source: str) -> tuple[str, str]:
-    """The text of a recipe, by its bundled name or its path, and its path.
-
-    Raises:
-        InputError: if there is no such recipe.
-    """
-    path = Path(source)
-    if path.is_file():
-        return decode_utf8(read_bytes(path), source), source
-    if source in bundled_recipes():
-        file = resources.files("pdtools.configs").joinpath(f"{source}.toml")
-        return file.read_text("utf-8"), str(file)
-    raise InputError(
-        "no such file, nor a recipe of this name",
-        file=source,
-        hint=f"recipes: {', '.join(bundled_recipes())}",
-    )
-
-
-def _read_toml(source: str) -> dict[str, Any]:
-    text, _ = recipe_text(source)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", file=source) from error
-    except RecursionError as error:
-        raise InputError("not usable TOML: nested too deep", file=source) from error
 
 
 def config_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
-from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.files.manifest import check_checksums, write_checksums
 from pdtools.files.typed_values import as_type
 from pdtools.training.distributed import ParallelModel, Ranks, divided_like, seed_rank
 from pdtools.training.loss import NAMES

@@ -18,7 +18,7 @@ from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.scaffold import known_runs
 from pdtools.models.treereg import sentence_places, word_edges
-from pdtools.prompts.metrics import main_score, predict
+from pdtools.prompts.tasks import main_score, predict
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import (

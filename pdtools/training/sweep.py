@@ -18,7 +18,7 @@ import torch
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files.locks import LockedError
 from pdtools.models import Batch, model_kind
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.hub import find_model
 from pdtools.training.loop import Listener
 from pdtools.training.loss import autocast
 from pdtools.training.recipe import Recipe, read_recipe

@@ -27,7 +27,7 @@ from pdtools.models import (
 from pdtools.models.initial import Initialized, initialize_from, options_for, read_initial
 from pdtools.models.scaffold import ScaffoldConfig
 from pdtools.provenance import fingerprint, provenance
-from pdtools.provenance.revision import code_digest
+from pdtools.provenance.origin import code_digest
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import TrainingInput

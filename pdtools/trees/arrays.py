@@ -20,8 +20,7 @@ from pdtools.files import source_of
 from pdtools.files.arrow import arrow_array
 from pdtools.trees.chunks import FileChunk, cut_chunks, last_tree
 from pdtools.trees.reader import MAX_TREE_CHARS, SourcedTree
-from pdtools.trees.refused import FOREIGN_LABELS, is_empty_leaf
-from pdtools.trees.transforms import TRACE_TAGS
+from pdtools.trees.transforms import FOREIGN_LABELS, TRACE_TAGS, is_empty_leaf
 from pdtools.trees.tree import BLANK_LINE, Factor, Tree, check_factor
 
 if TYPE_CHECKING:
@@ -398,7 +397,7 @@ def _are_traces(text: Bytes, tags: Int64) -> Bool:
 
 
 def _are_refused(data: bytes, text: Bytes, at: Int64, first_bytes: Bytes, leaves: Int64) -> bool:
-    """Return whether a tree has a form that :func:`pdtools.trees.refused.refused_form` refuses.
+    """Return whether a tree has a form that :func:`pdtools.trees.transforms.refused_form` refuses.
 
     Args:
         leaves: the events of words, without traces.

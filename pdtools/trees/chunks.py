@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, is_stream, read_blocks
-from pdtools.files.names import COMPRESSED, has_ending
+from pdtools.files.packed import COMPRESSED, has_ending
 from pdtools.trees.reader import SourcedTree, read_trees
 
 CHUNK_BYTES = 1 << 21

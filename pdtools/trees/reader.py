@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, decode_utf8, read_line_parts, read_lines
-from pdtools.trees.refused import refused_form
-from pdtools.trees.transforms import TRACE_TAGS
+from pdtools.trees.transforms import TRACE_TAGS, refused_form
 from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder, unescape
 
 PART_BYTES = 1 << 20
@@ -56,7 +55,7 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
     ASCII white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the
     line where the tree starts: trees with unbalanced brackets, without words or with a constituent without
     words, trees that are not UTF-8 or too long, trees with non-words that would be read as words
-    (:mod:`pdtools.trees.refused`), text between trees, and files without trees.
+    (:mod:`pdtools.trees.transforms`), text between trees, and files without trees.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.

@@ -18,7 +18,7 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.compare import difference_of
 from pdtools.files import atomic_directory, atomic_text, read_json, write_json
-from pdtools.files.expand import expand_inputs
+from pdtools.files.kinds import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.provenance import provenance
 from pdtools.report.tables import markdown_table

@@ -19,7 +19,7 @@ from pdtools.data.grammar import Node
 from pdtools.data.templates import raw_text
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, atomic_directory, atomic_text
-from pdtools.files.expand import expand_inputs
+from pdtools.files.kinds import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape

@@ -15,7 +15,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.compare import compare, difference_of
 from pdtools.evaluation.comparison.groups import Group, find_models
 from pdtools.files import atomic_text, read_json, read_lines, write_json
-from pdtools.files.json_input import parse_json
+from pdtools.files.inputs import parse_json
 from pdtools.provenance import provenance
 from pdtools.report.tables import listed, markdown_table
 from pdtools.training import read_metrics

@@ -32,14 +32,13 @@ from pdtools.evaluation.benchmark.rows import data_files, items_of
 from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.results import read_results
 from pdtools.evaluation.sg.suites import SuiteFiles
-from pdtools.files import checksums, outputs, system
-from pdtools.files.inputs import read_bytes
-from pdtools.files.json_input import number_of
+from pdtools.files import manifest, outputs, system
+from pdtools.files.inputs import number_of, read_bytes
 from pdtools.files.manifest import write_manifest
 from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.models.checkpoint import checkpoint_folder
-from pdtools.prompts.readers import data_file
+from pdtools.prompts.items import data_file
 from pdtools.provenance import provenance
 from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
@@ -396,8 +395,8 @@ def test_a_reader_of_a_run_brings_back_its_best_checkpoint(tmp_path: Path) -> No
 def test_sums_of_files_are_those_of_sha256sum(tmp_path: Path) -> None:
     for name in ("b", "a", "c d"):
         (tmp_path / name).write_text(name)
-    checksums.write_checksums(tmp_path, ["b", "a"])
-    checksums.check_checksums(tmp_path)
+    manifest.write_checksums(tmp_path, ["b", "a"])
+    manifest.check_checksums(tmp_path)
     sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b", "c d")}
     text = (tmp_path / "SHA256SUMS").read_text()
     assert text == f"{sums['a']}  a\n{sums['b']}  b\n"
@@ -405,21 +404,21 @@ def test_sums_of_files_are_those_of_sha256sum(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=rf"^{tmp_path}/b: damaged: its SHA-256 is not the one in SHA256SUMS"
     ):
-        checksums.check_checksums(tmp_path)
-    checksums.update_checksums(tmp_path, ["b", "c d"])
-    checksums.check_checksums(tmp_path)
+        manifest.check_checksums(tmp_path)
+    manifest.update_checksums(tmp_path, ["b", "c d"])
+    manifest.check_checksums(tmp_path)
     sums["b"] = hashlib.sha256(b"other").hexdigest()
-    assert checksums.read_checksums(tmp_path / "SHA256SUMS") == sums
+    assert manifest.read_checksums(tmp_path / "SHA256SUMS") == sums
     (tmp_path / "a").unlink()
     with pytest.raises(InputError, match=rf"^{tmp_path}/a: no such file, but SHA256SUMS lists it"):
-        checksums.check_checksums(tmp_path)
+        manifest.check_checksums(tmp_path)
     (tmp_path / "SHA256SUMS").write_text(text + "damaged\n")
     with pytest.raises(InputError, match=rf"^{tmp_path}/SHA256SUMS:3: damaged: not a line of sha256sum"):
-        checksums.check_checksums(tmp_path)
+        manifest.check_checksums(tmp_path)
     (tmp_path / "SHA256SUMS").unlink()
-    checksums.check_checksums(tmp_path)  # nothing to compare
-    checksums.update_checksums(tmp_path, ["b"])
-    assert checksums.read_checksums(tmp_path / "SHA256SUMS") == {"b": sums["b"]}
+    manifest.check_checksums(tmp_path)  # nothing to compare
+    manifest.update_checksums(tmp_path, ["b"])
+    assert manifest.read_checksums(tmp_path / "SHA256SUMS") == {"b": sums["b"]}
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 3**31, 10**400])

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
-from pdtools.formal.grammar_inside import fixed_lengths, inside, length_table, log_inside, log_probabilities
-from pdtools.formal.grammar_normal import normal_form
+from pdtools.formal.grammar_normal import (
+    fixed_lengths,
+    inside,
+    length_table,
+    log_inside,
+    log_probabilities,
+    normal_form,
+)
 
 # --- the format -------------------------------------------------------------------------------
 

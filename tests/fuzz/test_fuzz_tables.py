@@ -29,7 +29,7 @@ from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.item_results import read_item_results, tallies_of
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects, read_json, read_lines
-from pdtools.files.sheets import read_sheet
+from pdtools.files.tables import read_sheet
 from pdtools.files.workbooks import workbook_rows
 from pdtools.stimuli.columns import as_pandas, make_table, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals

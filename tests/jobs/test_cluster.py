@@ -92,7 +92,7 @@ def test_an_error_of_a_worker_is_raised(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.jobs.cluster._SECONDS_TO_CONNECT", 0.5)
+    monkeypatch.setattr("pdtools.jobs.workers._SECONDS_TO_CONNECT", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense"):
         with pytest.raises(PdtoolsError, match=f"--scheduler {address}: no Dask scheduler there"):
             list(map_chunks(Doubling(tmp_path), CHUNKS, Plan(scheduler=address), None))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
-from pdtools.jobs.records import short_digest
+from pdtools.jobs.run import short_digest
 from pdtools.parsers.in_chunks import ParseWork, ReadWork
 from pdtools.parsers.splitting import SourcedSentence, read_sentences
 from pdtools.search.model import Chunk, ModelWork

@@ -29,8 +29,8 @@ from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_text
 from pdtools.files.locks import locked
+from pdtools.files.packed import compress_zstd
 from pdtools.files.system import this_process
-from pdtools.files.zstd import compress_zstd
 from pdtools.jobs import (
     Done,
     Plan,
@@ -46,7 +46,7 @@ from pdtools.jobs import (
     only_merging,
     read_job,
 )
-from pdtools.provenance.revision import code_digest
+from pdtools.provenance.origin import code_digest
 
 NUMBERS = list(range(20))
 CHUNKS = list(cut(NUMBERS, 3))

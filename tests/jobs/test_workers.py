@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from multiprocessing import active_children
+from typing import Any
 
 import pytest
 
 from pdtools.cli.running import threads_of_each
 from pdtools.errors import PdtoolsError
-from pdtools.jobs.workers import Workers, map_in_order
+from pdtools.jobs.workers import Workers
+
+
+def map_in_order(
+    function: Callable[[Any], Any], items: Iterable[Any], number: int
+) -> Generator[tuple[Any, Any]]:
+    with Workers(number) as processes:
+        yield from processes.map_in_order(function, items)
 
 
 def square(number: int) -> int:

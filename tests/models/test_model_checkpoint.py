@@ -13,8 +13,7 @@ from action_oracle import action_model
 from model_oracle import small_model
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.checksums import CHECKSUMS_FILE
-from pdtools.files.manifest import MANIFEST
+from pdtools.files.manifest import CHECKSUMS_FILE, MANIFEST
 from pdtools.models import LanguageModel, TransformerLM, load_checkpoint, save_checkpoint
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 

@@ -20,7 +20,7 @@ from wide_items import wide_items
 import pdtools
 from pdtools.cli.main import run
 from pdtools.data import model as folder_of
-from pdtools.files.checksums import check_checksums
+from pdtools.files.manifest import check_checksums
 
 EXPECTED = Path(__file__).with_name("bundled_models.json")
 NAMES = ("english", "english-base")

@@ -11,18 +11,18 @@ import pytest
 
 import pdtools
 from pdtools.models.kernels import native
-from pdtools.provenance import revision
+from pdtools.provenance import origin
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_name_is_that_of_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    assert f'\nname = "{revision.DISTRIBUTION}"\nversion = "{pdtools.__version__}"\n' in text
+    assert f'\nname = "{origin.DISTRIBUTION}"\nversion = "{pdtools.__version__}"\n' in text
 
 
 def test_nothing_is_said_where_nothing_else_has_the_name() -> None:
-    assert revision.other_distribution() is None
+    assert origin.other_distribution() is None
 
 
 def test_another_package_in_our_folder_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +39,8 @@ def test_another_package_in_our_folder_is_noticed(tmp_path: Path, monkeypatch: p
         wheel.writestr("pdtools-0.13.2.dist-info/RECORD", "")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target"]
     subprocess.run([*command, str(tmp_path / "site"), str(other)], check=True)
-    monkeypatch.setattr(revision, "_PACKAGE", tmp_path / "site" / "pdtools")
-    assert revision.other_distribution() == "pdtools 0.13.2"
+    monkeypatch.setattr(origin, "_PACKAGE", tmp_path / "site" / "pdtools")
+    assert origin.other_distribution() == "pdtools 0.13.2"
 
 
 def test_a_missing_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

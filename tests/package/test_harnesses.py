@@ -23,7 +23,7 @@ from search_oracle import save_checkpoints, tiny_model
 import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.files.checksums import check_checksums, read_checksums
+from pdtools.files.manifest import check_checksums, read_checksums
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.models.checkpoint import STUB, STUB_FILE
 from pdtools.search import load_model

@@ -27,7 +27,7 @@ from pdtools.cli.train import _initial_model
 from pdtools.errors import InputError
 from pdtools.files import read_json
 from pdtools.provenance import hub
-from pdtools.provenance.model_names import name_of
+from pdtools.provenance.hub import name_of
 from pdtools.report.view.loaded import short_names
 
 TEXT = "a b c"

@@ -18,7 +18,7 @@ import pytest
 
 import pdtools.cli
 from pdtools.provenance import provenance
-from pdtools.provenance.revision import code_digest
+from pdtools.provenance.origin import code_digest
 
 VERSION = pdtools.__version__
 ASK = "import json; from pdtools.provenance import provenance; print(json.dumps(provenance()['code']))"
@@ -113,7 +113,7 @@ def test_a_commit_while_it_runs(checkout: Path) -> None:
     git(checkout, "commit", "-q", "--allow-empty", "-m", "two")
     second = git(checkout, "rev-parse", "HEAD")
     reset = f"subprocess.run(['git', 'reset', '-q', '{first}'], cwd='{checkout}')"
-    reset = f"import subprocess, pdtools.provenance.revision; {reset}"
+    reset = f"import subprocess, pdtools.provenance.origin; {reset}"
     assert code(checkout, ask=f"{reset}; {ASK}") == {"version": VERSION, "commit": second, "modified": True}
 
 
@@ -153,7 +153,7 @@ def test_an_installed_package(tmp_path: Path, commit: str | None) -> None:
 )
 def test_the_digest_of_code(file: str, is_code: bool, tmp_path: Path) -> None:
     """It is the same in any place, whether the commands and data stand beside the package or in it."""
-    ask = "import json; from pdtools.provenance.revision import code_digest; print(json.dumps(code_digest()))"
+    ask = "import json; from pdtools.provenance.origin import code_digest; print(json.dumps(code_digest()))"
     checkout, installed = copy(tmp_path / "checkout"), copy(tmp_path / "installed")
     commands, ignored = Path(pdtools.cli.__file__).parent, shutil.ignore_patterns("__pycache__")
     shutil.copytree(commands, checkout / "cli", ignore=ignored)

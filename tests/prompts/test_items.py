@@ -15,8 +15,17 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.prompts.items import PromptItem, columns_of, is_held_out, make_items, read_prompts, write_items
-from pdtools.prompts.readers import data_file, label_names_of, read_records
+from pdtools.prompts.items import (
+    PromptItem,
+    columns_of,
+    data_file,
+    is_held_out,
+    label_names_of,
+    make_items,
+    read_prompts,
+    read_records,
+    write_items,
+)
 from pdtools.prompts.tasks import PromptTask, read_task
 
 RTE = read_task("rte")
@@ -185,7 +194,7 @@ def test_little_of_parquet_is_in_memory(tmp_path: Path, more: dict[str, pa.Array
 def test_parquet_that_unpacks_to_more_than_text_does_is_refused(
     tmp_path: Path, more: dict[str, pa.Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.prompts.readers.MAX_DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr("pdtools.files.tables.MAX_DOCUMENT_BYTES", 1 << 20)
     wanted = {name: RTE.names_of(name) for name in RTE.fields}
     found = read_records(
         str(with_more(tmp_path, 1, **more)), wanted, Rejects("fail"), columns=columns_of(RTE)
@@ -217,7 +226,7 @@ def test_parquet_whose_text_is_none_is_one_line(tmp_path: Path) -> None:
 def test_flat_columns_of_many_equal_values_are_not_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.prompts.readers.MAX_DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr("pdtools.files.tables.MAX_DOCUMENT_BYTES", 1 << 20)
     file = with_more(tmp_path, 300_000, idx=repeated("7", 300_000))
     wanted = {name: RTE.names_of(name) for name in RTE.fields}
     assert next(read_records(str(file), wanted, Rejects("fail"))).values["idx"] == "7"

@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.prompts.metrics import (
+from pdtools.prompts.tasks import (
     WRONG,
+    PromptTask,
     Score,
     accuracy,
     f1,
     main_score,
     pearson,
+    read_task,
     scores_of,
     spearman,
 )
-from pdtools.prompts.tasks import PromptTask, read_task
 
 
 def test_the_figures_of_the_specification() -> None:

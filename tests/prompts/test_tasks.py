@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.prompts.tasks import bundled_tasks, read_task, task_from
+from pdtools.prompts.tasks import TASKS, read_task, task_from
 
 GOOD = """name = "x"
 parts = ["A: {a}."]
@@ -18,16 +18,16 @@ answers = {p = "P", q = "Q"}
 
 
 def test_the_prompts_of_the_paper() -> None:
-    assert bundled_tasks() == ["mrpc", "rte", "sst5", "stsb"]
+    assert TASKS.names == ["mrpc", "rte", "sst5", "stsb"]
     pair = {"sentence1": "A dog barks", "sentence2": "It\tsleeps ", "sentence": "Fine"}
-    said = {name: " ".join(read_task(name).write(pair)) for name in bundled_tasks()}
+    said = {name: " ".join(read_task(name).write(pair)) for name in TASKS.names}
     assert said == {
         "rte": "Premise: A dog barks. Hypothesis: It sleeps.",
         "mrpc": "Sentence1: A dog barks. Sentence2: It sleeps.",
         "sst5": "Sentence: Fine.",
         "stsb": "Sentence1: A dog barks. Sentence2: It sleeps",
     }
-    assert {name: read_task(name).answer for name in bundled_tasks()} == {
+    assert {name: read_task(name).answer for name in TASKS.names} == {
         "rte": "Label: {label}",
         "mrpc": "Label: {label}",
         "sst5": "Sentiment: {label}",

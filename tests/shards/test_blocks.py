@@ -12,7 +12,7 @@ import pytest
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.shards import ShardSet, TokenizerSettings
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.tokenization import Tokenizer, split_spaces, train_word_tokenizer
 
 TEXT = " = Title = \n\nthe cat sees the dog .\nunbelievable !\n   \nthe dog is unbelievably loud"

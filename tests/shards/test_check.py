@@ -21,7 +21,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, sha256_file
 from pdtools.models import build_model, make_config, save_checkpoint
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, TokenizerSettings, shards_from_files
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.shards.check import check_rows
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments

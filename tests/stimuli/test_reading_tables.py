@@ -16,7 +16,7 @@ from toy_workbooks import rows_of, write_workbook
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.rows import table_rows
 from pdtools.evaluation.reading.times import read_times
-from pdtools.files.sheets import read_sheet
+from pdtools.files.tables import read_sheet
 from pdtools.files.workbooks import workbook_rows
 from pdtools.report.view.stimuli import stimuli_page
 from pdtools.stimuli.columns import Made, new_columns, sheet_of_pandas, write

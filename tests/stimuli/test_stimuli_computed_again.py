@@ -15,7 +15,7 @@ import pytest
 from toy_workbooks import rows_of, write_workbook
 
 from pdtools.files import Rejects
-from pdtools.files.sheets import read_sheet
+from pdtools.files.tables import read_sheet
 from pdtools.search.options import NO_CONTEXT
 from pdtools.search.scores import SentenceScore
 from pdtools.stimuli.columns import as_pandas, make_table, sheet_of_pandas, write

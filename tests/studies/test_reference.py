@@ -22,11 +22,35 @@ REFERENCE = load_script(REPOSITORY / "packaging" / "reference.py")
 COMMANDS = sorted(REFERENCE.commands())
 
 
+GUIDE = load_script(REPOSITORY / "packaging" / "guide.py")
+TREES = "pdtools parse sample/treebank/test.mrg --from treebank -o test.trees"
+PAIRS = "pdtools eval-blimp sample/blimp/mini_npi_scope.jsonl --model demo"
+# What has to be there before the first example of a help, besides the data set "sample".
+BEFORE = {
+    "tapes": ["pdtools parse sample/treebank/train.mrg --from treebank -o train.trees"],
+    "eval-ppl": [
+        TREES,
+        "head -10 test.trees > ten.trees",
+        "pdtools tapes ten.trees -o shards/test --tokenizer demo",
+    ],
+    "eval-parse": [
+        TREES,
+        "pdtools parse test.trees --from treebank --parser right-branching -o right.trees",
+    ],
+    "eval-formal cfl": ["pdtools generate cfl hardest --number 1000 --seed 2 --shards -o shards/hardest"],
+    "compare": [f"{PAIRS} -o results/npi", f"{PAIRS}-base -o results/npi-base"],
+}
+
+
 def named(table: str) -> set[str]:
     """Names in backticks in the first column, and those linked to the page of shared options."""
-    rows = [line.split(" | ")[0] for line in table.splitlines()]
-    linked = re.findall(r"\[(`.*)\]\(options\.md\)", table)
-    return {name for row in (*rows, *linked) for name in re.findall("`([^`]+)`", row)}
+    rows = [re.split(r" \| |: ", line)[0] for line in table.splitlines()]
+    return {name for row in (*rows, linked(table)) for name in re.findall("`([^`]+)`", row)}
+
+
+def linked(table: str) -> str:
+    """The names of options that are described on the page of shared ones."""
+    return "".join(re.findall(r"- \[shared\]\(options\.md\): (.*)", table))
 
 
 def test_a_page_a_command() -> None:
@@ -48,8 +72,37 @@ def test_its_page_has_its_help_and_every_option(name: str) -> None:
     wanted = {option for each in options for option in (*each.opts, *each.secondary_opts)}
     table = REFERENCE.options(*name.split())
     assert named(table) == wanted - {"--help", "-h"}
-    linked = "\n".join(re.findall(r"\[(`.*)\]\(options\.md\)", table))
-    assert set(re.findall("`([^`]+)`", linked)) <= named(REFERENCE.shared_options())
+    assert set(re.findall("`([^`]+)`", linked(table))) <= named(REFERENCE.shared_options())
+
+
+def printed_by_examples() -> list[tuple[str, str, str]]:
+    """The commands, calls and printed lines of all helps that have them."""
+    return [
+        (name, "\n".join(call), "\n".join(lines))
+        for name, function in REFERENCE.commands().items()
+        for call, lines in REFERENCE.examples(function.__doc__)
+        if lines
+    ]
+
+
+@pytest.mark.parametrize(("name", "call", "lines"), printed_by_examples())
+def test_a_help_shows_what_its_example_prints(
+    name: str, call: str, lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    said: set[str] = set()
+    before = [] if name == "data get" else ["pdtools data get sample", *BEFORE.get(name, [])]
+    GUIDE.printed(GUIDE.Block("\n".join(before), False, 0), {}, said)
+    printed = GUIDE.printed(GUIDE.Block(call, False, 0), {}, said).splitlines()
+    wanted = len(lines.splitlines())
+    found = ["\n".join(printed[i : i + wanted]) for i in range(len(printed))]
+    assert [each for each in found if GUIDE.difference(lines, each) is None], "\n".join(printed)
+
+
+def test_most_helps_show_what_their_commonest_call_prints() -> None:
+    first = [REFERENCE.examples(function.__doc__)[0] for function in REFERENCE.commands().values()]
+    assert sum(bool(printed) for _, printed in first) > 20
 
 
 def test_a_row_of_options_says_values_default_and_bounds() -> None:
@@ -64,7 +117,8 @@ def test_a_row_of_options_says_values_default_and_bounds() -> None:
         "Default"
         not in re.findall(r".*`--no-unk`.*", REFERENCE.options("tapes"))[0].partition("(default)")[2]
     )
-    assert re.search(r"\| `--model` DIR \| .* Repeatable\. Required\. \|", table)
+    assert "`--model` (required)" in linked(table)
+    assert re.search(r"- `--column` NAME=COLUMN: .* Repeatable\.", table)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +229,9 @@ def test_keys_of_recipes_are_all_listed_once() -> None:
 
 
 def test_every_bundled_recipe_and_benchmark_is_named() -> None:
-    from pdtools.evaluation.benchmark.from_toml import bundled
-    from pdtools.training.recipe import bundled_recipes
+    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS
+    from pdtools.training.recipe import RECIPES
 
-    for page, wanted in (("recipe", bundled_recipes()), ("benchmark", bundled())):
+    for page, wanted in (("recipe", RECIPES.names), ("benchmark", BENCHMARKS.names)):
         text = (PAGES / "files" / f"{page}.md").read_text("utf-8")
         assert {*wanted} <= {*re.findall(r"`([\w-]+)`", text)}, page

@@ -18,7 +18,7 @@ from toy_hub import running_hub, use_hub
 from pdtools import __version__
 from pdtools.cli.main import run
 from pdtools.files import read_json
-from pdtools.files.checksums import check_checksums
+from pdtools.files.manifest import check_checksums
 from pdtools.models import export, load_checkpoint
 from pdtools.models.checkpoint import STUB_FILE
 from pdtools.models.export import revisions_of

@@ -8,7 +8,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import make_config
-from pdtools.training import Recipe, TrainConfig, bundled_recipes, complete_recipe, read_recipe
+from pdtools.training import RECIPES, Recipe, TrainConfig, complete_recipe, read_recipe
 
 IDS = {"vocab_size": 20, "pad_id": 0, "root_id": 1, "eos_id": 2}
 
@@ -61,7 +61,7 @@ def test_another_model_leaves_out_what_it_does_not_have() -> None:
     assert base.train == own.train
 
 
-@pytest.mark.parametrize("name", bundled_recipes())
+@pytest.mark.parametrize("name", RECIPES.names)
 @pytest.mark.parametrize("model", [None, "transformer"])
 def test_every_bundled_recipe_is_valid(name: str, model: str | None) -> None:
     recipe = read_recipe(name, model=model)

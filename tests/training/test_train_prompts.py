@@ -19,7 +19,7 @@ from toy_prompts import HOW_LATE, SAME, toy_prompts
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import LanguageModel, build_model
-from pdtools.prompts.metrics import accuracy, decide
+from pdtools.prompts.tasks import accuracy, decide
 from pdtools.shards import ShardSet
 from pdtools.training import Recipe, TrainConfig, complete_recipe, train
 from pdtools.training.batches import BatchLimits

@@ -15,7 +15,7 @@ from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
 from pdtools.files import Rejects
 from pdtools.models import Batch, build_model, load_checkpoint, make_config
 from pdtools.shards import ShardSet
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
 from pdtools.training.streams import Stream
 

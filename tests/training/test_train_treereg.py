@@ -19,7 +19,7 @@ from pdtools.files import Rejects
 from pdtools.models import build_model, load_checkpoint, make_config
 from pdtools.models.treereg import residual_norms
 from pdtools.shards import ShardSet
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.batches import BatchLimits
 from pdtools.training.distributed import ALONE

@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import LanguageModel, LossParts, build_model, load_checkpoint
 from pdtools.shards import ShardSet
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.batches import BatchLimits
 

@@ -11,7 +11,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import SourcedTree, read_trees
-from pdtools.trees.refused import EMPTY_LEAF, NUMBERED_LEAVES
+from pdtools.trees.transforms import EMPTY_LEAF, NUMBERED_LEAVES
 
 GOOD = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"
 REFUSED = {

@@ -119,7 +119,7 @@ def _published_scores(source: str | Path) -> tuple[str, dict[tuple[int, str], fl
         raise InputError("one column has to be called score, or surprisal", file=source, line=header[0])
     column = columns[0]
     wanted, sign = ("item", "string", column), -1.0 if column == "surprisal" else 1.0
-    for number, row in by_column(chain([header], lines), wanted, source):
+    for number, row in by_column(chain([header], lines), source, wanted):
         item, string, text = (row[name].strip() for name in wanted)
         try:
             key, score = (int(item), string), float(text)

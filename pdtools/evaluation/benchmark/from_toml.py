@@ -37,7 +37,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,14 +58,10 @@ from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
-from pdtools.files import decode_utf8, read_bytes
+from pdtools.files.typed_values import TomlFiles
 from pdtools.search.adaptive_beam import Width
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
+BENCHMARKS = TomlFiles("benchmarks", "benchmark")
 # Columns of the tables of results, whose names no level may have.
 _TAKEN = {
     *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "reason", *Width._fields),
@@ -80,37 +75,13 @@ _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")
 
 
-def bundled() -> list[str]:
-    """Names of the benchmarks that come with pdtools (``configs/benchmarks/*.toml``)."""
-    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
-
-
-def text_of(source: str) -> str:
-    """The TOML of a benchmark, by its bundled name or its path.
-
-    Raises:
-        InputError: if there is no such benchmark.
-    """
-    if source in bundled() and not Path(source).is_file():
-        return str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
-    if not Path(source).is_file():
-        hint = f"benchmarks: {', '.join(bundled())}, or a TOML file"
-        raise InputError("no such file, nor a benchmark of this name", file=source, hint=hint)
-    return decode_utf8(read_bytes(source), source)
-
-
 def read_benchmark(source: str) -> Benchmark:
     """A benchmark by its bundled name, or from a TOML file.
 
     Raises:
         InputError: if there is no such benchmark, or the file defines none.
     """
-    text = text_of(source)
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a whole number of thousands of digits
-        raise InputError(f"not TOML: {error}", file=source) from error
-    return benchmark_from(table, source, Path(source).stem)
+    return benchmark_from(BENCHMARKS.read(source), source, Path(source).stem)
 
 
 def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark:
@@ -153,10 +124,6 @@ def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) 
 
 def _column(name: str) -> str:
     return name if "{" in name else f"{{{name}}}"
-
-
-def _folder() -> Any:
-    return resources.files("pdtools.configs").joinpath("benchmarks")
 
 
 # --- kinds of values --------------------------------------------------------------------------

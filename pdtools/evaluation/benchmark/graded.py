@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet
 from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
-from pdtools.prompts.metrics import pearson, ranks, spearman
+from pdtools.prompts.tasks import pearson, ranks, spearman
 
 Judged = Iterator[tuple[str, "tuple[Outcome | None, float | None, str | None]", tuple[Any, ...]]]
 MAIN = "main"

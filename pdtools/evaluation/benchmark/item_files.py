@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Options, option_name
-from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Label, String, Value
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
 from pdtools.files import is_stream
-from pdtools.files.sheets import cell_text
+from pdtools.files.tables import cell_text
 
 _YES, _NO = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0", "")
 _CORRELATIONS = {"spearman": "Spearman's ρ", "pearson": "Pearson's r"}
@@ -220,7 +220,7 @@ def known_by_files(source: str | Path) -> list[str]:
     one of the benchmark's, and to begin with an item of it.
     """
     found = []
-    for name in bundled():
+    for name in BENCHMARKS.names:
         benchmark = read_benchmark(name)
         patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
         with contextlib.suppress(InputError):

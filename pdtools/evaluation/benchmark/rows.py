@@ -17,12 +17,11 @@ from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
-from pdtools.files.json_input import parse_json
-from pdtools.files.names import ending, has_ending, plain_name
-from pdtools.files.sheets import Delimited
+from pdtools.files.inputs import parse_json, read_json_lines
+from pdtools.files.packed import SUFFIX, ending, has_ending, is_data, plain_name
 from pdtools.files.source import ZipMember
+from pdtools.files.tables import Delimited, by_column, parquet_rows
 from pdtools.files.workbooks import workbook_rows
-from pdtools.files.zips import SUFFIX, is_data
 
 _SHOWN = 3
 _OF_ASCII = re.compile(r"\\[wWbB]")
@@ -125,7 +124,7 @@ def items_of(file: DataFile, benchmark: Benchmark, notes: list[str] | None = Non
         Row(
             file.name,
             line,
-            {} if cells is None else {**columns, "row": str(next(numbers)), **cells, **groups},
+            {**columns, "row": str(next(numbers)), **cells, **groups} if cells else {},
         )
         for line, cells in lines
     )
@@ -219,10 +218,10 @@ def write(template: Template, row: Row) -> str:
 
 def table_rows(
     name: str, form: Mapping[str, Any], notes: list[str] | None = None
-) -> Iterator[tuple[int, Cells | None]]:
+) -> Iterator[tuple[int, Cells]]:
     """The lines of a file with their numbers: values by column, which are 1, 2, … without a header.
 
-    A blank line is None.
+    A blank line is empty.
 
     Args:
         name: a file.
@@ -238,52 +237,24 @@ def table_rows(
     if kind in ("jsonl", "json"):
         return _json_rows(name, lines=kind == "jsonl")
     if kind == "parquet":
-        return _parquet_rows(name)
+        return parquet_rows(name)
     if kind == "xlsx":
-        return _cells_by_column(name, enumerate(workbook_rows(name)[0], start=1), header=True)
+        return by_column(enumerate(workbook_rows(name)[0], start=1), name, blanks=True)
     if kind == "txt" and not {"delimiter", "header"} & form.keys():
         lines = islice(read_lines(name), form.get("skip", 0), None)
-        return ((number, {"1": line} if line.strip() else None) for number, line in lines)
+        return ((number, {"1": line} if line.strip() else {}) for number, line in lines)
     delimited = Delimited(
         name, kind, delimiter=form.get("delimiter"), quoted=form.get("quote"), skip=form.get("skip", 0)
     )
     if delimited.doubt and notes is not None:
         notes.append(f"{name}: {delimited.doubt}")
-    return _cells_by_column(name, iter(delimited), form.get("header", kind != "txt"))
-
-
-def _cells_by_column(
-    name: str, lines: Iterator[tuple[int, list[Any]]], header: bool
-) -> Iterator[tuple[int, Cells | None]]:
-    columns: list[str] | None = None
-    if header:
-        number, found = next(((number, cells) for number, cells in lines if not _is_blank(cells)), (1, []))
-        columns = [str(each or "").strip() for each in found]
-        if twice := next((each for each, times in Counter(columns).items() if times > 1 and each), None):
-            raise InputError(f"two columns {twice!r} in the header", file=name, line=number)
-    for number, cells in lines:
-        if _is_blank(cells):
-            yield number, None
-            continue
-        if columns is None:
-            columns = [str(i) for i in range(1, len(cells) + 1)]
-        if len(cells) != len(columns):
-            where = "the header" if header else "the first line"
-            reason = f"{len(cells)} columns, {where} has {len(columns)}"
-            raise InputError(reason, file=name, line=number)
-        yield number, dict(zip(columns, cells, strict=True))
-
-
-def _is_blank(cells: list[Any]) -> bool:
-    """Return whether a line has no cells, or a sheet's row has only empty ones."""
-    return all(cell is None for cell in cells)
+    return by_column(iter(delimited), name, header=form.get("header", kind != "txt"), blanks=True)
 
 
 def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
+    found: Iterable[tuple[int, Any]]
     if lines:
-        found: Iterable[tuple[int, Any]] = (
-            (number, parse_json(line, name, number)) for number, line in read_lines(name) if line.strip()
-        )
+        found = read_json_lines(name)
     else:
         data = parse_json(decode_utf8(read_bytes(name), name), name)
         if not isinstance(data, list):
@@ -294,15 +265,3 @@ def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
         if not isinstance(value, dict):
             raise InputError("not a JSON object", file=name, line=number)
         yield number, value
-
-
-def _parquet_rows(name: str) -> Iterator[tuple[int, Cells]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.ParquetFile(pa.BufferReader(read_bytes(name)))
-        rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
-        yield from enumerate(rows, start=1)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error

@@ -11,12 +11,11 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.files import Kind, Source, check_kind, expand_inputs, held, read_lines
-from pdtools.files.json_input import parse_json, text_of
-from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
-from pdtools.files.sheets import SHEETS
+from pdtools.files import Kind, Source, check_kind, expand_inputs, held
+from pdtools.files.inputs import read_json_lines, text_of
+from pdtools.files.packed import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.source import ZipMember
-from pdtools.files.tables import by_column, unquoting
+from pdtools.files.tables import SHEETS, Delimited, by_column
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -127,14 +126,11 @@ def _records(source: Source) -> Iterator[tuple[str, int, Any]]:
     for file in ZipMember.within(source, endings) if is_zip else expand_inputs([source], endings):
         if Path(file).name.startswith("."):
             continue
-        lines = ((number, line) for number, line in read_lines(file) if line.strip())
-        if ending(file) == ".tsv":
-            every = list(lines)
-            undo, _ = unquoting(line for _, line in every)
-            rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every)
-            yield from ((file, number, row) for number, row in by_column(rows, _SENTENCES, file))
-        else:
-            yield from ((file, number, parse_json(line, file, number)) for number, line in lines)
+        is_table = ending(file) == ".tsv"
+        rows = (
+            by_column(iter(Delimited(file, "tsv")), file, _SENTENCES) if is_table else read_json_lines(file)
+        )
+        yield from ((file, number, row) for number, row in rows)
 
 
 def _pair(data: Any, place: str, number: int, groups: dict[str, tuple[str | None, str | None]]) -> Item:

@@ -16,8 +16,8 @@ from pdtools.evaluation.classification.record import item_score
 from pdtools.evaluation.perplexity.evaluate import check_shards
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.prompts.metrics import WRONG, predict, scores_of
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
+from pdtools.prompts.tasks import WRONG, predict, scores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def evaluate_prompts(
         in_chunks: distributes the answering; None: this process.
 
     Returns:
-        ``scores``: the task's scores (:func:`pdtools.prompts.metrics.scores_of`), None without labels, and
+        ``scores``: the task's scores (:func:`pdtools.prompts.tasks.scores_of`), None without labels, and
         ``intervals``, 95% of a bootstrap over items. An ``items`` table with a row per prompt.
 
     Raises:

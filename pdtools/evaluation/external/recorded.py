@@ -177,7 +177,7 @@ class RecordedSurprisals(Family):
     def _rows(self) -> Iterator[_Row]:
         previous = 0
         wanted = ("sentence_id", "surprisal")
-        for line, cells in by_column(read_table(self._source), wanted, self._source):
+        for line, cells in by_column(read_table(self._source), self._source, wanted):
             name = "word" if "word" in cells else "token"
             if name not in cells:
                 raise InputError("no column token or word in the header", file=self._source)

@@ -10,7 +10,7 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import ItemSet
 from pdtools.files import atomic_table, atomic_text
-from pdtools.files.names import ending
+from pdtools.files.packed import ending
 
 
 def placed_strings(items: ItemSet) -> Iterator[tuple[tuple[str, str, str], str]]:

@@ -16,8 +16,7 @@ from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progre
 from pdtools.formal.bracket_prefixes import BracketPrefix
 from pdtools.formal.dyck import Dyck, dyck_attachments
 from pdtools.formal.language import language_settings
-from pdtools.jobs import cut
-from pdtools.jobs.records import JsonWork
+from pdtools.jobs import Work, cut
 from pdtools.search.options import SearchOptions, beam_settings
 from pdtools.tokenization import split_spaces
 from pdtools.trees import sentence_layout
@@ -72,8 +71,8 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
-    """Closes the prefixes of a chunk, which have similar lengths (:class:`pdtools.jobs.Work`).
+class ClosingWork(Work[Sequence[NumberedPrefix], list[Closed]]):
+    """Closes the prefixes of a chunk, which have similar lengths.
 
     Attributes:
         model: a checkpoint whose tokens are the brackets.
@@ -91,7 +90,7 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
 
     @property
     def kept(self) -> Any:
-        """See :class:`JsonWork`."""
+        """See :class:`Work`."""
         return tuple[Closed, ...]
 
 

@@ -15,7 +15,7 @@ from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, compare_
 from pdtools.evaluation.parsing.prm import COMMON, Parameters
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.files import read_lines
-from pdtools.files.json_input import number_of, parse_json, text_of
+from pdtools.files.inputs import number_of, read_json_lines, text_of
 
 if TYPE_CHECKING:
     from pdtools.trees import Tree
@@ -99,9 +99,8 @@ def read_excluded(rejects: str | Path) -> dict[int, str]:
     """
     reasons: dict[int, str] = {}
     files = set()
-    for number, line in read_lines(rejects):
+    for number, record in read_json_lines(rejects, lone_surrogates=True):
         try:
-            record = parse_json(line, rejects, number, lone_surrogates=True)
             reasons[number_of(record["line"])] = text_of(record["reason"])
             files.add(text_of(record["file"]))
         except (ValueError, KeyError, TypeError) as error:

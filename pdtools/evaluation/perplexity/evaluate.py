@@ -353,9 +353,9 @@ def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
 
 def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = True) -> None:
     """Refuse shards whose tokenizer, layout (if ``layouts``), binarization or labels are not the model's."""
-    hint = "make the shards with pdtools tapes or blocks, --tokenizer and the checkpoint's folder"
+    hint = "make the shards with pdtools tapes or blocks, and this model as --tokenizer"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
-        raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
+        raise InputError("not made with the tokenizer of the model", file=shards.folder, hint=hint)
     for key in ("layout", "factor"):
         found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
         matters = layouts if key == "layout" else loaded.model.has_derivations
@@ -366,7 +366,7 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
     # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
     is_labelled = loaded.model.reads_labels and shards.has_constituents
     if is_labelled and shards.labels != loaded.tokenizer.labels:
-        raise InputError(f"not made with the labels of {loaded.folder}", file=shards.folder, hint=hint)
+        raise InputError("not made with the labels of the model", file=shards.folder, hint=hint)
 
 
 def _score(

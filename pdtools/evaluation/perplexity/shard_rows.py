@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.results import Progress
 from pdtools.files.typed_values import as_type
-from pdtools.jobs import cut
-from pdtools.jobs.records import JsonWork
+from pdtools.jobs import Work, cut
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +48,8 @@ ScoreRows = Callable[["LoadedModel", Sequence[RowToScore]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class RowWork(JsonWork[Sequence[RowToScore], list[Any]]):
-    """Scores the rows of a chunk (:class:`pdtools.jobs.Work`)."""
+class RowWork(Work[Sequence[RowToScore], list[Any]]):
+    """Scores the rows of a chunk."""
 
     model: ModelSettings | LoadedModel
     score: ScoreRows

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.names import ending
-from pdtools.files.sheets import Delimited
+from pdtools.files.packed import ending
+from pdtools.files.tables import Delimited
 from pdtools.tokenization import Sentence, join_words
 
 

@@ -14,7 +14,7 @@ from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.record import CONVENTIONS, circuit_of
 from pdtools.evaluation.sg.suites import SuiteItems
 from pdtools.files import read_table
-from pdtools.files.names import has_ending
+from pdtools.files.packed import has_ending
 from pdtools.files.source import ZipMember
 from pdtools.files.tables import by_column
 
@@ -177,7 +177,7 @@ def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
     for source in sources:
         is_zip = has_ending(source, ".zip")
         for file in ZipMember.within(str(source), (".csv",)) if is_zip else [str(source)]:
-            for line, row in by_column(read_table(file), _COLUMNS, file):
+            for line, row in by_column(read_table(file), file, _COLUMNS):
                 model, suite, item, correct = (row[name] for name in _COLUMNS)
                 if correct.lower() not in _TRUTH:
                     reason = "a row without a truth value in its column correct"

@@ -13,10 +13,9 @@ from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.record import EXCLUDED, SCORED_31, SCORED_33, circuit_of
 from pdtools.files import Kind, Source, check_kind, decode_utf8, held, read_bytes
-from pdtools.files.json_input import number_of, parse_json, text_of
-from pdtools.files.names import has_ending
+from pdtools.files.inputs import number_of, parse_json, text_of
+from pdtools.files.packed import has_ending, is_data
 from pdtools.files.source import ZipMember
-from pdtools.files.zips import is_data
 
 MAX_SUITE_BYTES = 16 << 20
 """Limit on a suite's document, unpacked. In memory it may take 30 times as much."""

@@ -19,7 +19,8 @@ class GiltConfig(TransformerConfig):
     """Shape of GiLT, a transformer whose attention sees a dependency graph (Huang et al. 2026).
 
     Attributes:
-        counts: a word's possible numbers of arcs; with "all" 30, as released, some probability is lost.
+        counts: possible numbers of a word's arcs; with "all" 30 of them, as released, and some probability is
+            lost.
         arcs: the best-scored candidates, or a "set" with a probability (not in the paper).
         best_counts: most probable counts that a search follows; 0: all. Released: 5, of all 30.
         scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.

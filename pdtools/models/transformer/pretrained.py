@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, check_no_pointers, read_json, utf8_name
-from pdtools.provenance.model_names import check_no_hub_name
+from pdtools.provenance.hub import check_no_hub_name
 
 # The kind among our models that these models are.
 HUGGING_FACE = "transformer"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.record import evaluation_of
-from pdtools.provenance.model_names import name_of
+from pdtools.provenance.hub import name_of
 from pdtools.report.view.charts import Spec, lines, with_rows
 from pdtools.report.view.loaded import Loaded
 

@@ -13,8 +13,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.comparison.groups import is_collection
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, STRINGS_TABLE, check_values, read_results, read_table
-from pdtools.provenance.hub import name_of_snapshot
-from pdtools.provenance.model_names import name_of
+from pdtools.provenance.hub import name_of, name_of_snapshot
 from pdtools.report.tables import listed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.intervals import half_width
-from pdtools.files.sheets import Sheet, cell_text, read_sheet
+from pdtools.files.tables import Sheet, cell_text, read_sheet
 from pdtools.report.view.charts import region_curves, with_rows
 from pdtools.report.view.drawing import rounded
 from pdtools.report.view.figures import Figures

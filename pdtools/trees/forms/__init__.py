@@ -10,7 +10,7 @@ from importlib import import_module
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, Rejects, expand_inputs, read_head
 from pdtools.files.kinds import kind_of
-from pdtools.files.names import ending
+from pdtools.files.packed import ending
 from pdtools.trees.forms.form import (
     Counts,
     ExcludedByRule,

@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, TOKEN, UNBALANCED, cut_brackets
 from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
-from pdtools.trees.forms.form import Counts, Form, ReadOptions, ReadTree, TreeText
+from pdtools.trees.forms.form import (
+    CLOSED_TOO_OFTEN,
+    TOKEN,
+    UNBALANCED,
+    Counts,
+    Form,
+    ReadOptions,
+    ReadTree,
+    TreeText,
+    cut_brackets,
+)
 from pdtools.trees.transforms import WRAPPERS
 from pdtools.trees.tree import leaf, leaf_label
 

@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterator
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.brackets import (
+from pdtools.trees.forms.form import (
     CLOSED_TOO_OFTEN,
+    EMPTY_LEAVES,
     TOKEN,
     UNBALANCED,
+    Counts,
+    Form,
+    ReadOptions,
+    ReadTree,
+    TreeText,
     cut_brackets,
 )
-from pdtools.trees.forms.form import EMPTY_LEAVES, Counts, Form, ReadOptions, ReadTree, TreeText
-from pdtools.trees.refused import is_empty_leaf
-from pdtools.trees.transforms import kind_of_empty
+from pdtools.trees.transforms import is_empty_leaf, kind_of_empty
 from pdtools.trees.tree import TRACE_TAG, Tree, leaf
 
 FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF", "VERSION"})

@@ -12,10 +12,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
-from pdtools.trees.forms.form import Counts, Form, ReadOptions, ReadTree, TreeText
-from pdtools.trees.refused import is_empty_leaf, refused_form
-from pdtools.trees.transforms import WRAPPERS
+from pdtools.trees.forms.form import (
+    CLOSED_TOO_OFTEN,
+    UNBALANCED,
+    Counts,
+    Form,
+    ReadOptions,
+    ReadTree,
+    TreeText,
+    cut_brackets,
+)
+from pdtools.trees.transforms import WRAPPERS, is_empty_leaf, refused_form
 from pdtools.trees.tree import BRACKET_TOKEN, TRACE_TAG, TreeBuilder, leaf
 
 _ID = re.compile(r"^\s*[0-9]+[a-z]?[ \t]+(?=\()", re.MULTILINE)

@@ -29,12 +29,10 @@ from forked import killed_at
 
 import pdtools.data
 from pdtools.cli.main import run
-from pdtools.evaluation.benchmark.from_toml import bundled as bundled_benchmarks
-from pdtools.evaluation.benchmark.from_toml import read_benchmark
+from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files
-from pdtools.files.download import download
 from pdtools.files.locks import locked
-from pdtools.provenance.datasets import bundled, read_dataset
+from pdtools.provenance.datasets import DATA_SETS, download, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DATA = os.environ.get("PDTOOLS_TEST_DATA")
@@ -260,7 +258,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     mine = record(server, x_trees=TREES)
-    monkeypatch.setattr("pdtools.files.download._SECONDS", 0.2)
+    monkeypatch.setattr("pdtools.provenance.datasets._SECONDS", 0.2)
     server.stall.clear()
     server.cut = [300_000, 0, 0]
     said = failed(capfd, mine)
@@ -507,7 +505,7 @@ def test_the_list(capfd: pytest.CaptureFixture[str]) -> None:
     shown = capfd.readouterr().out
     assert run(["data", "list", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert [each["name"] for each in found] == bundled()
+    assert [each["name"] for each in found] == DATA_SETS.names
     shares = {"all": "; NON-COMMERCIAL USE ONLY", "in part": "; IN PART NON-COMMERCIAL USE ONLY"}
     lines = iter(shown.splitlines())
     for each in found:
@@ -561,7 +559,7 @@ def test_the_sample_comes_with_pdtools(
     assert "leads out of the folder" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", bundled())
+@pytest.mark.parametrize("name", DATA_SETS.names)
 def test_bundled_records(name: str) -> None:
     """At a commit, with a licence, and named on the page where they are used."""
     dataset = read_dataset(name)
@@ -573,7 +571,7 @@ def test_bundled_records(name: str) -> None:
     assert re.search(rf"\bdata get {name}\b|`{name}`", page), f"{dataset.page} does not name {name}"
     assert "pdtools data get" in page
     assert ("NC" in dataset.licence) <= (dataset.non_commercial == "all")
-    if name in bundled_benchmarks():
+    if name in BENCHMARKS.names:
         about = read_benchmark(name).about
         assert about["get"].startswith(f"pdtools data get {name}")
         assert about["licence"] == dataset.licence
@@ -597,7 +595,7 @@ def copies() -> dict[str, tuple[str, bytes]]:
 def test_records_are_of_the_files_that_tests_have(copies: dict[str, tuple[str, bytes]]) -> None:
     """Whose commits and sums others have written down."""
     known = "".join(Path(str(DATA), place).read_text() for place in ("README.md", "benchmarks/FILES.tsv"))
-    for name in bundled():
+    for name in DATA_SETS.names:
         for file in (file for file in read_dataset(name).files if file.place is None):
             assert re.findall("[0-9a-f]{40}", file.url)[0][:7] in known
             if name != "two-cities":  # packed otherwise
@@ -607,7 +605,7 @@ def test_records_are_of_the_files_that_tests_have(copies: dict[str, tuple[str, b
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in bundled() if name in bundled_benchmarks() and name != "clams"]
+    "name", [name for name in DATA_SETS.names if name in BENCHMARKS.names and name != "clams"]
 )
 def test_benchmarks_are_read_from_their_folder(
     name: str, copies: dict[str, tuple[str, bytes]], server: Server

@@ -149,3 +149,10 @@ def test_a_word_alone_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_wrong_usage() -> None:
     assert run(["show", "--text", TREE, "--tree", "svg", "--json"]) == 2
+
+
+def test_one_blank_line_stands_between_tree_and_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "--text", "(S (DT The) (NN dog))"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines.count("") == 1
+    assert lines[-1].startswith("3   <eos>")

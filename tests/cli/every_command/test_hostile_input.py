@@ -17,7 +17,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.results import FORMAT, read_results
-from pdtools.files import zips
+from pdtools.files import packed as packing
 from pdtools.files.source import ZipMember
 
 N = 100_000
@@ -235,7 +235,7 @@ def test_members_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zips, "_MOST_PACKED", 1 << 20)
+    monkeypatch.setattr(packing, "_MOST_PACKED", 1 << 20)
     source = tmp_path / "x.zip"
     with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in ("a.json", "a.jsonl"):
@@ -261,7 +261,7 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_endless_repetitions_in_a_small_archive(
     command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 16)
+    monkeypatch.setattr(packing, "_ALWAYS_READ", 1 << 16)
     source = tmp_path / "x.zip"
     with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a.jsonl", "a.mrg", "a.txt", "a.json"):
@@ -280,9 +280,9 @@ def test_endless_repetitions_in_a_small_archive(
             ("eval-blimp", packed, "--write-sentences", "-"),
         ):
             refused(command(*arguments), f"{packed}: {reason}")
-    monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 18)
+    monkeypatch.setattr(packing, "_ALWAYS_READ", 1 << 18)
     refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}: no minimal pairs")
-    monkeypatch.setattr(zips, "_MOST_BLANK", 1 << 17)
+    monkeypatch.setattr(packing, "_MOST_BLANK", 1 << 17)
     reason = f"more than {1 << 17} bytes of nothing but white space"
     refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}/a.jsonl: {reason}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.provenance.model_names import BUNDLED, find_model
+from pdtools.provenance.hub import BUNDLED, find_model
 
 
 @pytest.fixture(autouse=True)

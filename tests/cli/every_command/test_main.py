@@ -85,6 +85,45 @@ def test_help_speaks_of_no_other_command(command: str, capsys: pytest.CaptureFix
     assert meant <= has
 
 
+@pytest.mark.parametrize("command", ["eval-blimp", "eval-sg", "eval-benchmark"])
+def test_strings_are_read_after_a_file_only(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, "--help"]) == 0
+    assert re.findall(r"--context (\S+)", capsys.readouterr().out) == ["FILE"]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("inspect a --model demo --search max_batch=2", 1, "sentences are read one by one here"),
+        ("view --text a --model demo -o p.html --search max_batch=2", 1, "sentences are read one by one"),
+        ("view results -o p.html --search word_beam=2", 2, "--search needs a --model"),
+        ("view results -o p.html --beam 2", 2, "--beam needs a --model"),
+        ("eval-formal cfl shards --margin 2", 2, "--margin needs a --model"),
+    ],
+)
+def test_a_search_where_there_is_none(
+    command: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(command.split()) == status
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_quiet_inspection(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["inspect", "the dog barks .", "--model", "demo", "--beam", "2", "-q"]) == 0
+    captured = capsys.readouterr()
+    assert "[the dog]" in captured.out
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_a_half(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main.run([*command.split(), "--help"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) <= 80
+
+
 def test_five_groups_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--help"]) == 0
     sections = capsys.readouterr().out.split("\n\n")[3:]

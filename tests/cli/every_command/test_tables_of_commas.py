@@ -114,7 +114,7 @@ def test_empty_lines_of_either_table_are_passed_over(tmp_path: Path) -> None:
         table = tmp_path / f"t.{suffix}"
         rows = ("sentence_id", "word", "surprisal"), ("1", "a", "1"), (), ("2", "b", "3"), ()
         table.write_text("".join(mark.join(cells) + "\n" for cells in rows))
-        assert [cells for _, cells in read_table(table)][2:] == [[""], ["2", "b", "3"], [""]]
+        assert [cells for _, cells in read_table(table)][2:] == [[], ["2", "b", "3"], []]
         command("eval-blimp", data, "--surprisals", table, "-o", tmp_path / suffix)
         scores = json.loads((tmp_path / suffix / "results.json").read_text())["scores"]
         assert scores["overall"] == 1

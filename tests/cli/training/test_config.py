@@ -11,7 +11,7 @@ import pytest
 from pdtools.cli.config import all_settings, meanings
 from pdtools.cli.main import run
 from pdtools.models import MODELS
-from pdtools.training.recipe import TrainConfig, bundled_recipes, read_recipe
+from pdtools.training.recipe import RECIPES, TrainConfig, read_recipe
 
 
 @pytest.mark.parametrize("config_class", [*(kind.config_class for kind in MODELS.values()), TrainConfig])
@@ -29,9 +29,9 @@ def test_a_meaning_is_whole() -> None:
 def test_recipes_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["config", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [recipe["name"] for recipe in listed] == bundled_recipes()
+    assert [recipe["name"] for recipe in listed] == RECIPES.names
     assert all(recipe["about"] for recipe in listed)
-    for name in bundled_recipes():
+    for name in RECIPES.names:
         assert run(["config", "show", name]) == 0
         mine = tmp_path / f"{name}.toml"
         mine.write_text(capsys.readouterr().out)

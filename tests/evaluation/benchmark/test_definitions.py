@@ -16,9 +16,9 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import (
+    BENCHMARKS,
     benchmark_from,
     benchmark_of_columns,
-    bundled,
     read_benchmark,
 )
 from pdtools.evaluation.benchmark.item_files import Items
@@ -59,7 +59,7 @@ def texts(source: Path, of: Benchmark) -> list[dict[str, str]]:
     return [{name: string.text for name, string in item.strings.items()} for item in Items(source, of)]
 
 
-@pytest.mark.parametrize("name", bundled())
+@pytest.mark.parametrize("name", BENCHMARKS.names)
 def test_every_bundled_one_says_what_it_is(name: str) -> None:
     found = read_benchmark(name)
     assert {"title", "right", "url", "licence", "get", "cite"} <= found.about.keys()

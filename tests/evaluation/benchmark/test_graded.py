@@ -18,7 +18,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, roc_auc
 from pdtools.evaluation.benchmark.item_files import Items
-from pdtools.prompts.metrics import pearson
+from pdtools.prompts.tasks import pearson
 from pdtools.report.evaluations import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)

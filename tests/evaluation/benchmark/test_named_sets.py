@@ -16,7 +16,7 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
-from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
 from pdtools.evaluation.benchmark.item_files import Items, known_by_files
 from pdtools.evaluation.benchmark.item_set import Item
 
@@ -237,7 +237,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> None:
         (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-@pytest.mark.parametrize("name", sorted({*bundled()} - {"sg"}))  # which has suites
+@pytest.mark.parametrize("name", sorted({*BENCHMARKS.names} - {"sg"}))  # which has suites
 def test_what_its_files_say(tmp_path: Path, name: str, word_scorer: type[Any]) -> None:
     files, strings, levels = SETS[name]
     write(tmp_path / "set", files)

@@ -23,9 +23,9 @@ from pdtools.evaluation.comparison.engine import ComparedScore, PairDifference
 from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
-from pdtools.prompts.metrics import accuracy as accuracy_of
-from pdtools.prompts.metrics import f1 as f1_of
-from pdtools.prompts.metrics import pearson, spearman
+from pdtools.prompts.tasks import accuracy as accuracy_of
+from pdtools.prompts.tasks import f1 as f1_of
+from pdtools.prompts.tasks import pearson, spearman
 
 N, SAMPLES = 60, 1000
 MODELS = ("a", "b", "c")

@@ -38,7 +38,7 @@ from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
-from pdtools.shards.blocks import blocks_from_files
+from pdtools.shards.build import blocks_from_files
 from pdtools.shards.plain import sentence_of
 from pdtools.tokenization import (
     Sentence,
@@ -292,7 +292,7 @@ def test_shards_of_another_kind_are_refused(
     models, _, tokenizer = world
     loaded = load_checkpoint(models["pushdown"])
     other = train_word_tokenizer(("a", "b", "c", "d"), text_style="ptb", unk=False)
-    with pytest.raises(InputError, match="not made with the tokenizer"):
+    with pytest.raises(InputError, match="not made with the tokenizer of the model"):
         evaluate_perplexity(
             make_shards(tmp_path / "other", other), loaded, search=SearchOptions(beam=1), rejects=Rejects()
         )

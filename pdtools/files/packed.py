@@ -1,4 +1,8 @@
-"""Zip archives: their members, and guards against hostile ones."""
+"""Packed files: endings of names, Zstandard, and zip archives.
+
+Endings count in any case: ``.CSV`` is ``.csv``. Python's own reader of Zstandard reports a truncated file
+(zstandard's takes it for a whole one); an empty file holds nothing, as with gzip.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,78 @@ import io
 import lzma
 import stat
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from pdtools.errors import InputError
-from pdtools.files.names import has_ending
+
+COMPRESSED = (".gz", ".zst")
+
+
+def has_ending(name: str | Path, endings: str | tuple[str, ...]) -> bool:
+    """Return whether a name ends in one of these (in lower case)."""
+    return str(name).lower().endswith(endings)
+
+
+def without_ending(name: str, endings: tuple[str, ...]) -> str:
+    """A name without those of these endings (in lower case) that it has, taken off one after another."""
+    for each in endings:
+        if each and has_ending(name, each):
+            name = name[: -len(each)]
+    return name
+
+
+def plain_name(name: str | Path) -> str:
+    """A file name without its compression suffix."""
+    return without_ending(str(name), COMPRESSED)
+
+
+def ending(name: str | Path) -> str:
+    """The last ending of a file name, in lower case, before any compression suffix: ``.csv``, or nothing."""
+    return Path(plain_name(name)).suffix.lower()
+
+
+# --- Zstandard, with checks for damage ---------------------------------------------------------
+
+
+def _zstd() -> Any:
+    """The standard library's module, loaded when a file is compressed."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def open_zstd(packed: IO[bytes]) -> IO[bytes]:
+    """The decompressed bytes of an open file, all its frames; the caller closes the file."""
+    peekable = packed if isinstance(packed, io.BufferedReader) else io.BufferedReader(cast(Any, packed))
+    if not peekable.peek(1):
+        return io.BytesIO()
+    return cast(IO[bytes], _zstd().ZstdFile(peekable))
+
+
+def open_zstd_text(path: str | Path) -> IO[str]:
+    """A UTF-8 text stream into a new file, with checksums."""
+    zstd = _zstd()
+    options = {zstd.CompressionParameter.checksum_flag: 1}
+    return cast(IO[str], zstd.open(path, "wt", options=options, encoding="utf-8", newline="\n"))
+
+
+def compress_zstd(data: bytes) -> bytes:
+    """One frame with a checksum, fast rather than small."""
+    zstd = _zstd()
+    parameter = zstd.CompressionParameter
+    options = {parameter.compression_level: 1, parameter.checksum_flag: 1}
+    return cast(bytes, zstd.compress(data, options=options))
+
+
+# --- zip archives, with guards against hostile ones --------------------------------------------
 
 SUFFIX = ".zip"
 _MANIFEST = "pdtools.json"  # pdtools.files.manifest has it, and needs this module
