@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pdtools.provenance.model_names import name_of
+from pdtools.provenance.hub import name_of
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
 from pdtools.report.visible import visible
