@@ -44,11 +44,11 @@ def eval_sg(
     between. --from-items only aggregates results per item: columns model, suite, item, correct.
 
     Arguments:
-        suites (SUITES): A folder of .json files, one, or a zip; or the files of --from-items.
+        suites (SUITES): A folder of .json files, one file, or a zip; or files of --from-items.
 
     Input:
         from_items: Instead of a model: aggregate results per item (CSV files, zips).
-        text_style: --surprisals: words as in a treebank (default), or as people write.
+        text_style: Style of the sentences: as in a treebank, or as people write.
     """
     pick_source(context, asked, {"--from-items": from_items})
     if from_items:

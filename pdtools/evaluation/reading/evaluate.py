@@ -432,11 +432,11 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
 
     Columns:
         item, word_number, word, subject: identify the word and its reader.
-        item_group: with ``--column item=A+B`` or ``--group``: the group that versions of an item share.
+        item_group: with ``--column item=A+B`` or ``group=``: the group that versions of an item share.
         time: milliseconds.
         length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
-        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them. others: the other
-        columns of the input table, as they are.
+        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them.
+        others: the other columns of the input table, as they are.
     """
     import pyarrow as pa
 
