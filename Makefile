@@ -122,7 +122,7 @@ $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 
 # The documentation as a site, in site/; a dead link stops it.
 site: $(VENV)/installed-dev
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
 
 # The wheel and the source distribution.
 dist: $(VENV)/installed-dev

@@ -19,7 +19,7 @@ import torch
 from pdtools.models import load_checkpoint
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
 
 SHORTEST, LONGEST = 5, 14
@@ -42,7 +42,7 @@ def main() -> None:
     default = None
     for actions, margin in SEARCHES:
         start = time.process_time()
-        found = word_synchronous_search(model, sentences, beam=ActionBeam.of(actions, margin=margin))
+        found = word_synchronous_search(model, sentences, search=SearchOptions(beam=actions, margin=margin))
         taken = (time.process_time() - start) / len(sentences)
         marginals = np.array([each.marginal for each in found])
         default = marginals if default is None else default

@@ -23,7 +23,7 @@ from train_step import TRUNK, model_of
 from pdtools.models import Batch, TransformerLM, collate
 from pdtools.models.kernels import decoding
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 WORDS, SENTENCES = 20, 3
 AGAINST = {"beam search": "given derivations", "beam search by torch": "beam search"}
@@ -51,7 +51,7 @@ def by_layers(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Itera
     )
 
     def search(model: TransformerLM) -> None:
-        beam_search(model, sentences, beam=AttachmentBeam(LATE_BEAM))
+        beam_search(model, sentences, search=SearchOptions(beam=LATE_BEAM))
 
     def search_each() -> None:
         with mock.patch.object(TransformerLM, "_shared_and_own", lambda self: ([], list(self.blocks))):
@@ -85,7 +85,7 @@ def by_beam(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Iterato
         batches = [given_derivations(model, ids, beam).to(options.device) for ids in sentences]
 
         def search(beam: int = beam) -> None:
-            beam_search(model, sentences, beam=AttachmentBeam(beam))
+            beam_search(model, sentences, search=SearchOptions(beam=beam))
 
         def score(batches: list[Batch] = batches) -> None:
             with torch.inference_mode():
@@ -94,7 +94,7 @@ def by_beam(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Iterato
 
         def search_by_torch(beam: int = beam) -> None:
             with mock.patch.object(decoding, "_works", return_value=False):
-                beam_search(model, sentences, beam=AttachmentBeam(beam))
+                beam_search(model, sentences, search=SearchOptions(beam=beam))
 
         runs = {"given derivations": score, "beam search": search}
         if options.device == "cpu" and options.dtype == torch.float32:
@@ -118,7 +118,7 @@ def by_beam(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Iterato
 
 def given_derivations(model: TransformerLM, ids: NDArray[np.int32], beam: int) -> Batch:
     """The sentence once for each derivation that the beam ends with."""
-    (found,) = beam_search(model, [ids], beam=AttachmentBeam(beam), k_best=beam)
+    (found,) = beam_search(model, [ids], search=SearchOptions(beam=beam), k_best=beam)
     assert len(found.derivations) == beam
     return collate([(ids, attach) for _, attach in found.derivations], PAD)
 

@@ -26,7 +26,7 @@ from pdtools.files import Rejects
 from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 from pdtools.trees import Constituents, Tree, normalize, read_trees
 from pdtools.trees.arc_standard import static_oracle
 from pdtools.trees.constituents import labelled, opens_and_closes
@@ -122,12 +122,12 @@ def search_figures(options: Options) -> Iterator[Figure]:
     """The search, beside teacher-forced scoring and the plain formulation."""
     model = model_of("tg", "relative", options).eval()
     assert isinstance(model, GrammarLM)
-    rng, beam = np.random.default_rng(0), ActionBeam()
+    rng, beam = np.random.default_rng(0), SearchOptions()
     strings = [string_of(WORDS, model, rng) for _ in range(SENTENCES)]
     batches = [model.pack(derivations_of(model, ids, beam)).to(options.device) for ids in strings]
 
     def search() -> None:
-        word_synchronous_search(model, strings, beam=beam)
+        word_synchronous_search(model, strings, search=beam)
 
     def score() -> None:
         with torch.inference_mode():
@@ -135,7 +135,7 @@ def search_figures(options: Options) -> Iterator[Figure]:
                 model.forward_parts(batch)
 
     times = seconds({"teacher-forced": score, "search": search}, options)
-    few = word_synchronous_search(model, strings, beam=beam)[0].expanded
+    few = word_synchronous_search(model, strings, search=beam)[0].expanded
     settings = {"words": WORDS, "sentences": SENTENCES, "beam": [100, 10, 5], "read": few, **TRUNK}
     yield Figure(
         name="search, tg, 20 words",
@@ -149,7 +149,7 @@ def search_figures(options: Options) -> Iterator[Figure]:
     short, once = strings[0][[0, 1, 2, 3, -1]], Options(**{**vars(options), "repeats": 1})
 
     def ours() -> None:
-        word_synchronous_search(model, [short], beam=beam)
+        word_synchronous_search(model, [short], search=beam)
 
     def by_hand() -> None:
         with torch.inference_mode():
@@ -168,7 +168,7 @@ def search_figures(options: Options) -> Iterator[Figure]:
     small = model_of("tg", "relative", options, SMALL_TRUNK).eval()
     string = string_of(SMALL_WORDS, small, rng)
     (taken,) = seconds(
-        {"search": lambda: word_synchronous_search(small, [string], beam=beam)}, options
+        {"search": lambda: word_synchronous_search(small, [string], search=beam)}, options
     ).values()
     yield Figure(
         name=f"search, tg, {SMALL_WORDS} words, d {SMALL_TRUNK['d_model']}",
@@ -186,9 +186,9 @@ def string_of(words: int, model: TransformerLM, rng: np.random.Generator) -> np.
     return np.array([ROOT, *rng.integers(EOS + 1, model.vocab_size, words), EOS], np.int32)
 
 
-def derivations_of(model: GrammarLM, ids: np.ndarray, beam: ActionBeam) -> list[tuple[np.ndarray, object]]:
+def derivations_of(model: GrammarLM, ids: np.ndarray, beam: SearchOptions) -> list[tuple[np.ndarray, object]]:
     """Whole derivations of a string, as many as hypotheses are read at each of its words; some repeatedly."""
-    found = word_synchronous_search(model, [ids], beam=beam, k_best=beam.words)[0]
+    found = word_synchronous_search(model, [ids], search=beam, k_best=beam.width_of_words)[0]
     every = [best for _, best in found.derivations]
     return [(ids, every[i % len(every)]) for i in range(found.expanded // WORDS)]
 

@@ -22,7 +22,7 @@ from pdtools.evaluation.sg.suites import SuiteFiles, present
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
 from pdtools.search import Model, SentenceScore, beam_search, load_model
-from pdtools.search.options import NO_SEARCH, AttachmentBeam
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import split_words, train_bpe_tokenizer
 from pdtools.trees import read_trees
@@ -164,7 +164,7 @@ def exhaustive() -> Iterator[Line]:
         ("base with head", {"name": "transformer", "attachment_head": True}),
     ):
         model = tiny_model(**kind)
-        found = beam_search(model, [row(tokens) for tokens in strings], beam=AttachmentBeam(132))
+        found = beam_search(model, [row(tokens) for tokens in strings], search=SearchOptions(beam=132))
         marginals, surprisals = [], []
         for tokens, result in zip(strings, found, strict=True):
             token, attach = parts(model, tokens, list(all_attachments(len(tokens))))

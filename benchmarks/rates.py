@@ -25,7 +25,7 @@ from train_step import TRUNK, model_of, own_loss
 from pdtools.models import TransformerLM, collate
 from pdtools.search import beam_search
 from pdtools.search.families.word_synchronous import word_synchronous_search
-from pdtools.search.options import ActionBeam, AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.training.loss import autocast
 
 SIZES: Mapping[str, Mapping[str, Any]] = {
@@ -75,9 +75,9 @@ def score(kind: str, options: Options, trunk: Mapping[str, Any]) -> Run:
             with torch.inference_mode():
                 model.loss(batch)
         elif name == "tg":
-            word_synchronous_search(model, strings, beam=ActionBeam())
+            word_synchronous_search(model, strings, search=SearchOptions())
         else:
-            beam_search(model, strings, beam=AttachmentBeam(int(kind.split()[1])))
+            beam_search(model, strings, search=SearchOptions(beam=int(kind.split()[1])))
 
     return run
 

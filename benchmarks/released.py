@@ -35,7 +35,7 @@ from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.released_pushdown import import_model
 from pdtools.models.transformer.tape import StackState
 from pdtools.search.families.attachment_beam import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 GIVEN_TREES, TOTALS = 1e-5, 1e-4  # nats, the most that numbers may differ by
 SMALL = (
@@ -158,7 +158,7 @@ def compare_beams(
             found = search(lm, lambda sentence: sentence, ids.tolist(), 0)
         spent["theirs"] += time.process_time() - begun
         begun = time.process_time()
-        (result,) = beam_search(ours.model, [ids.astype(np.int32)], beam=AttachmentBeam(beam))
+        (result,) = beam_search(ours.model, [ids.astype(np.int32)], search=SearchOptions(beam=beam))
         spent["ours"] += time.process_time() - begun
         worst = max(worst, abs(float(np.logaddexp.reduce([score for score, *_ in found])) - result.marginal))
         best = [0, *found[0][1]]

@@ -27,7 +27,7 @@ from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles, SuiteItems
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
-from pdtools.models.transformer.attachment_derivations import AttachmentKind
+from pdtools.models.tokenwise import AttachmentKind
 from pdtools.search import Model, SentenceScore, load_model
 from pdtools.search.batches import SortedStrings
 from pdtools.search.options import SearchOptions

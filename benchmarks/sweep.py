@@ -30,7 +30,7 @@ from train_step import TRUNK, model_of, own_loss, step
 
 from pdtools.models import tape_from_attachments
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 POSITIONS = 1024
 LENGTHS = (16, 32, 64, 128, 256, 512)
@@ -122,7 +122,9 @@ def by_beam(options: Options) -> Iterator[Figure]:
             middle = rng.integers(EOS + 1, TRUNK["vocab_size"], words)
             sentence = np.concatenate([[ROOT], middle, [EOS]]).astype(np.int32)
             runs = {
-                "search": lambda ids=sentence, beam=beam: beam_search(model, [ids], beam=AttachmentBeam(beam))
+                "search": lambda ids=sentence, beam=beam: beam_search(
+                    model, [ids], search=SearchOptions(beam=beam)
+                )
             }
             yield Figure(
                 name=f"beam search by {by}, {x}",
@@ -139,7 +141,7 @@ def by_threads(options: Options) -> Iterator[Figure]:
     searched = model_of("pushdown", options).eval()
     middle = np.random.default_rng(0).integers(EOS + 1, TRUNK["vocab_size"], BEAMS_WORDS)
     sentence = np.concatenate([[ROOT], middle, [EOS]]).astype(np.int32)
-    runs["search"] = lambda: beam_search(searched, [sentence], beam=AttachmentBeam(THREADS_BEAM))
+    runs["search"] = lambda: beam_search(searched, [sentence], search=SearchOptions(beam=THREADS_BEAM))
     alone: dict[str, float] = {}
     for number in THREADS:
         if number > (os.cpu_count() or 1):

@@ -10,7 +10,7 @@ from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
 from .console import message, print_json, progress
 from .options import Positive, ResultOptions, command, named_tokenizer
-from .outputs import check_target
+from .running import check_target
 from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
 
 SUFFIXES = (".txt", ".tokens", ".raw")

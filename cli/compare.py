@@ -15,7 +15,7 @@ from pdtools.files import watch_inputs
 
 from .console import print_json
 from .options import Natural, Positive, command
-from .outputs import check_form
+from .running import check_form
 
 if TYPE_CHECKING:
     from pdtools.evaluation.comparison.groups import Group

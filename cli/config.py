@@ -34,8 +34,7 @@ def list_recipes(as_json: bool = False) -> None:
     \b
     Example:
       pdtools config list
-          bllip               Pushdown Layers (Murty et al. 2023), section 4.2: BLLIP-LG,
-                              the shape of Sartran et al. (2022)
+          bllip               Pushdown LM on BLLIP-LG (Murty et al. 2023, section 4.2)
     """
     from pdtools.training.recipe import RECIPES
 

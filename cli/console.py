@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pdtools.errors import visible
 from pdtools.files import STDIO, write_json
-from pdtools.report.visible import visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -105,10 +105,9 @@ def message(text: str) -> None:
 
 def warn(settings: Mapping[str, Any]) -> None:
     """Print warnings in the settings of results on standard error, also with ``--quiet``."""
-    every = {**settings.get("scorer", {}), **settings}
-    if warning := every.get("warning"):
+    if warning := settings.get("warning"):
         print(f"pdtools: {warning}", file=sys.stderr)
-    used = every.get("given_trees_used", {"left_out": {}})
+    used = settings.get("given_trees_used", {"left_out": {}})
     for reason, number in used["left_out"].items():
         print(f"pdtools: {number} of the {used['trees']} trees excluded: {reason}", file=sys.stderr)
 

@@ -6,7 +6,7 @@ import typer
 
 from .console import counter, message, print_json
 from .options import ResultOptions, command
-from .outputs import check_target
+from .running import check_target
 from .signatures import group
 
 app = group(

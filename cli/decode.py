@@ -8,11 +8,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.files.tables import check_table_name
 
-from .arguments import sentence_files
 from .console import message, print_json, progress, warn
-from .options import ModelName, Positive, RunOptions, SentenceForm, command
-from .outputs import check_json_output
-from .running import Output, model_settings
+from .options import ModelName, Positive, RunOptions, SentenceForm, command, sentence_files
+from .running import Output, check_json_output, model_settings
 
 
 @command("Parse sentences with a trained model.", without=("trees", "bos"))

@@ -10,8 +10,8 @@ import typer
 
 from .console import message
 from .eval_sg import score_suites
+from .evaluating import evaluate_strings, pick_source
 from .options import Positive, StringOptions, command
-from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_files import Items

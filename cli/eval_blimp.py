@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from .evaluating import evaluate_strings, pick_source
 from .options import Positive, StringOptions, command
-from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.blimp.pairs import PairItems

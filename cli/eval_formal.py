@@ -22,8 +22,7 @@ from .options import (
     Threads,
     command,
 )
-from .outputs import check_picture
-from .running import model_settings
+from .running import check_picture, model_settings
 from .signatures import group
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, visible
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
-from pdtools.report.visible import visible
 
 from .console import bar, message
 from .evaluating import Evaluating
 from .options import ResultOptions, command
-from .outputs import check_form
+from .running import check_form
 
 if TYPE_CHECKING:
     from pdtools.evaluation.parsing.prm import Parameters

@@ -142,8 +142,8 @@ def eval_ppl(
     }
     with evaluating.chunks("perplexity: with particles", **described) as job:
         if is_huggingface(model):
-            scorer = settings.load().in_chunks(evaluating.plan, job)
-            results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
+            asked = settings.load().in_chunks(evaluating.plan, job)
+            results = evaluate_string_perplexity(sentences, asked, rejects=rejects, progress=show)
         elif (loaded := settings.load_checkpoint()).model.objective == "masked" and not (
             run.trees or particles
         ):

@@ -11,10 +11,18 @@ from pdtools.errors import PdtoolsError
 from pdtools.files.tables import check_table_name
 from pdtools.provenance.hub import name_of_snapshot
 
-from .arguments import check_frequencies, named_columns, read_frequencies
 from .console import bar, message
 from .evaluating import Evaluating
-from .options import ContextOptions, ModelNames, Natural, RunOptions, command
+from .options import (
+    ContextOptions,
+    ModelNames,
+    Natural,
+    RunOptions,
+    check_frequencies,
+    command,
+    named_columns,
+    read_frequencies,
+)
 from .running import model_settings, read_context
 
 if TYPE_CHECKING:

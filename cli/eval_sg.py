@@ -9,9 +9,8 @@ import typer
 from pdtools.files import expand_inputs
 
 from .console import message
-from .evaluating import Evaluating
+from .evaluating import Evaluating, evaluate_strings, pick_source
 from .options import ResultOptions, StringOptions, Style, command
-from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.sg.suites import SuiteItems
@@ -44,11 +43,11 @@ def eval_sg(
     between. --from-items only aggregates results per item: columns model, suite, item, correct.
 
     Arguments:
-        suites (SUITES): A folder of .json files, one, or a zip; or the files of --from-items.
+        suites (SUITES): A folder of .json files, one file, or a zip; or files of --from-items.
 
     Input:
         from_items: Instead of a model: aggregate results per item (CSV files, zips).
-        text_style: --surprisals: words as in a treebank (default), or as people write.
+        text_style: Style of the sentences: as in a treebank, or as people write.
     """
     pick_source(context, asked, {"--from-items": from_items})
     if from_items:

@@ -13,7 +13,7 @@ from pdtools.files import watch_inputs
 
 from .console import message, print_json
 from .options import ResultOptions, command, named_model
-from .outputs import check_target
+from .running import check_target
 
 if TYPE_CHECKING:
     from pdtools.models.export import ExportedDtype

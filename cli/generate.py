@@ -12,10 +12,9 @@ import typer
 from pdtools.files import STDIO, is_stream
 from pdtools.files.tables import check_table_name
 
-from .arguments import parse_range
 from .console import message, print_json, progress
-from .options import Natural, Positive, ResultOptions, command
-from .outputs import check_json_output, check_target
+from .options import Natural, Positive, ResultOptions, command, parse_range
+from .running import check_json_output, check_target
 from .signatures import group
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from .console import is_quiet, message, print_json
 from .options import ResultOptions, Style, command, named_tokenizer
-from .outputs import check_target
+from .running import check_target
 
 
 @command("Read a model that another program has saved.")

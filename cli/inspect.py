@@ -7,10 +7,9 @@ from functools import partial
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import pick_device
 
-from .arguments import one_tree
 from .console import print_json, warn
-from .options import BeamOptions, ModelName, Positive, ResultOptions, Threads, command
-from .outputs import check_picture
+from .options import BeamOptions, ModelName, Positive, ResultOptions, Threads, command, one_tree
+from .running import check_picture
 
 
 @command()

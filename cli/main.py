@@ -18,11 +18,10 @@ import typer
 from typer.core import TyperGroup
 
 from pdtools import __version__
-from pdtools.errors import PdtoolsError, is_lack_of_memory
+from pdtools.errors import PdtoolsError, is_lack_of_memory, visible
 from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
 from pdtools.provenance.origin import DISTRIBUTION, other_distribution
-from pdtools.report.visible import visible
 
 from .console import is_quiet, message, set_quiet
 from .signatures import alone

@@ -56,8 +56,8 @@ def _command(record: Evaluation) -> Any:
         of_data = {"data" if len(data) == 1 else f"data_{i}": path for i, path in enumerate(data, start=1)}
         inputs = {**of_data, "model": model, "trees": run.trees}
         evaluating = Evaluating.begin(output, run, inputs, latex=latex)
-        with evaluating.model(model_settings(evaluating.plan, model, run)) as scorer:
-            results = evaluate(data, scorer, bar("sentences"))
+        with evaluating.model(model_settings(evaluating.plan, model, run)) as asked:
+            results = evaluate(data, asked, bar("sentences"))
             results.settings["task"] = record.name
             evaluating.deliver(results)
 

@@ -14,11 +14,9 @@ from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, Source, is_stream, rejects_path
 from pdtools.jobs.devices import pick_device
 
-from .arguments import input_files
 from .console import message, print_json, progress, warn
-from .options import OnError, RunOptions, command, named_parser
-from .outputs import check_json_output
-from .running import Output, model_settings, threads_of_each
+from .options import OnError, RunOptions, command, input_files, named_parser
+from .running import Output, check_json_output, model_settings, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
@@ -110,7 +108,7 @@ def parse(
         split_sentences: Split text that is not one sentence per line into sentences.
         split_words: text: split words as in the Penn Treebank, or by the parser.
         surface: conllu: use words as written (du), not syntactic words (de le).
-        discontinuous: Raise (default) or split constituents with gaps, or skip the tree.
+        discontinuous: Constituents with gaps: raise (default), split, or skip the tree.
         punctuation: Trees with gaps: move punctuation into the tree (default), or not.
         lemmas: penn-historical: cut lemmas and glosses off words (default), or not.
 
@@ -122,7 +120,7 @@ def parse(
         output (-o): A file (.gz, .zst), or -; a folder with --split.
 
     Options:
-        binarize: Branch to one side, or by heads (conllu); none: leave unary chains too.
+        binarize: Branch right, left, or by heads (conllu); none keeps unary chains.
         functions: Strip function tags (NP-SBJ becomes NP), or keep them.
         split (F,F[,F]): Split into train, valid and test with these shares.
     """

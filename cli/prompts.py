@@ -10,7 +10,7 @@ from pdtools.files import STDIO, Rejects, rejects_path, write_rejects
 
 from .console import message, print_json, progress
 from .options import OnError, ResultOptions, command
-from .outputs import check_different, check_json_output, check_target
+from .running import check_different, check_json_output, check_target
 
 if TYPE_CHECKING:
     from pdtools.prompts.items import PromptItem

@@ -12,7 +12,7 @@ from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
 from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
-from .outputs import check_json_output, check_target
+from .running import check_json_output, check_target
 
 
 @command("Draw strings with their trees from a model.")
@@ -56,7 +56,7 @@ def sample(
     drawn_from = Model(ModelSettings(model_dir=model, device=device, threads=threads))
     loaded = drawn_from.loaded
     loaded.model.check_causal()
-    if not strings and not loaded.model.has_derivations:
+    if not strings and not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )

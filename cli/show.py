@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import typer
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, visible
 from pdtools.files import STDIO, GivenText, atomic_text
-from pdtools.report.visible import visible
 
-from .arguments import one_tree
 from .console import print_json
-from .options import command
+from .options import command, one_tree
 
 if TYPE_CHECKING:
     from rich.table import Table

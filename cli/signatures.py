@@ -16,8 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
-_SECTION = re.compile(rf"^({'|'.join(_PANELS)}):\n((?:    .*\n?|\n)+)", re.MULTILINE)
-_ENTRY = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+(?:, \w+)*)(?: \((.+?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 # The limits of a number at the end of its help, as typer writes them: a page has them, in words.
 _RANGE = re.compile(r"  \[[\d.]*<?=?x[<>]=[\d.]+\]$|; [\d.]*<?=?x[<>]=[\d.]+(?=\]$)")
@@ -28,15 +27,17 @@ Described = Mapping[str, tuple[str, str, str]]
 """For parameters: their panel, what is said in parentheses (flags, metavar), and their help."""
 
 
-def described(docstring: str | None) -> tuple[str, Described]:
-    """Split a docstring into the text of the help, and the parameters that it lists by panel."""
+def described(docstring: str | None, sections: Sequence[str] = _PANELS) -> tuple[str, Described]:
+    """Split a docstring into its text, and the names that sections of it list: parameters, by panel."""
     text = inspect.cleandoc(docstring or "")
+    section = re.compile(rf"^({'|'.join(sections)}):\n((?:    .*\n?|\n)+)", re.MULTILINE)
     found = {
-        name: (panel, declared, " ".join(help.split()))
-        for panel, listed in _SECTION.findall(text)
-        for name, declared, help in _ENTRY.findall(listed)
+        name: (called, declared, " ".join(help.split()))
+        for called, listed in section.findall(text)
+        for names, declared, help in _ENTRY.findall(listed)
+        for name in names.split(", ")
     }
-    return _SECTION.sub("", text).rstrip(), found
+    return section.sub("", text).rstrip(), found
 
 
 def group(name: str, help: str, short_help: str) -> typer.Typer:
@@ -55,12 +56,8 @@ def group(name: str, help: str, short_help: str) -> typer.Typer:
 def alone(name: str, function: Callable[..., None], **about: Any) -> Any:
     """The command of a function that :func:`command` returned."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    _add(app, name, function, **about)
-    return typer.main.get_command(app)
-
-
-def _add(app: typer.Typer, name: str, function: Callable[..., None], **about: Any) -> None:
     app.command(name, cls=PanelledCommand, **about)(function)
+    return typer.main.get_command(app)
 
 
 def command(
@@ -129,7 +126,8 @@ def command(
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.short_help = short_help  # type: ignore[attr-defined]
         if app is not None:
-            _add(app, name or function.__name__.replace("_", "-"), run, short_help=short_help)
+            called = name or function.__name__.replace("_", "-")
+            app.command(called, cls=PanelledCommand, short_help=short_help)(run)
         return run
 
     return decorate

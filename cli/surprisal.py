@@ -13,11 +13,20 @@ from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path, write_rej
 from pdtools.files.packed import ending
 from pdtools.files.tables import SHEETS, check_table_name, read_sheet
 
-from .arguments import check_frequencies, named_columns, read_frequencies, sentence_files
 from .console import message, print_json, progress, warn
-from .options import ContextOptions, ModelNames, OnError, RunOptions, SentenceForm, command
-from .outputs import check_json_output
-from .running import Output, model_settings, read_context
+from .options import (
+    ContextOptions,
+    ModelNames,
+    OnError,
+    RunOptions,
+    SentenceForm,
+    check_frequencies,
+    command,
+    named_columns,
+    read_frequencies,
+    sentence_files,
+)
+from .running import Output, check_json_output, model_settings, read_context
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pdtools.errors import visible
 from pdtools.files import Kind, check_kind, is_stream
 from pdtools.jobs.devices import pick_device
-from pdtools.report.visible import visible
 
 from .console import message, open_bar, print_json, say_it_will_stop, shows_bars
 from .options import ModelKind, OnError, Positive, RecipeName, ResultOptions, Threads, command

@@ -73,7 +73,7 @@ def tapes(
         trees (TREES): Files, folders, globs, or -.
 
     Input:
-        text_style: Words as in a treebank, as people write, or so and with plain quotes.
+        text_style: Words as in a treebank (default), as people write, or so with plain quotes.
         layout: Content of a row: a sentence, or as many of a document as fit.
         prompts (FILE): --layout window: the prompts of TREES, from pdtools prompts.
 
@@ -87,7 +87,7 @@ def tapes(
         min_count: Rarer words are unknown (default: 2, but 1 with --no-unk).
         unk (--unk/--no-unk): word: give unknown words a token, or exclude their sentences.
         window: --layout window: the most positions of a row (tokens and ROOTs).
-        documents: --layout window: a document ends at a blank line, with its file, or never.
+        documents: Windows: a document ends with its file (default), a blank line, or never.
         tape: Store the stack tapes, or not (default: packed, but none for windows).
         binarize: Right- or left-branching binarization.
     """

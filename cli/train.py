@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,9 +14,8 @@ from pdtools.files import check_output, is_stream
 from pdtools.jobs.devices import pick_device
 from pdtools.provenance.hub import PREFIX, find_model
 
-from .arguments import parse_range
 from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars
-from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command
+from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command, parse_range
 
 if TYPE_CHECKING:
     from pdtools.formal.transduction_training import TaskInput
@@ -135,6 +134,7 @@ def train(
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
         set_quiet(options.quiet or not ranks.is_main)
+        init_name = init
         init = init and _initial_model(init, ranks)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
@@ -171,7 +171,7 @@ def train(
         ):
             progress.recipe = run.recipe
             if run.initialized is not None:
-                message(str(run.initialized))
+                message(str(replace(run.initialized, folder=init_name or run.initialized.folder)))
             if run.other_code is not None:
                 message(run.other_code)
             if run.relabelled:

@@ -14,10 +14,19 @@ from pdtools.files.packed import ending
 from pdtools.files.tables import SHEETS
 from pdtools.jobs.devices import pick_device
 
-from .arguments import sentence_files
 from .console import message, print_json, progress
-from .options import BeamOptions, ModelNames, Natural, Positive, ResultOptions, SentenceForm, Threads, command
-from .outputs import check_different, check_target
+from .options import (
+    BeamOptions,
+    ModelNames,
+    Natural,
+    Positive,
+    ResultOptions,
+    SentenceForm,
+    Threads,
+    command,
+    sentence_files,
+)
+from .running import check_different, check_target
 
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Trace

@@ -46,5 +46,5 @@ def scripts() -> Path:
 
 
 def model(name: str) -> Path:
-    """The folder of a model that comes with pdtools (:data:`pdtools.provenance.model_names.BUNDLED`)."""
+    """The folder of a model that comes with pdtools (:data:`pdtools.provenance.hub.BUNDLED`)."""
     return _FOLDER / "models" / name

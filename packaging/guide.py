@@ -38,7 +38,7 @@ GUIDE = README.parent / "docs" / "guide"
 _PART = re.compile(
     r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$"
     r"|^<!-- before:\n(?P<hidden>.*?)^-->$"
-    r"|^(?P<commands>(?: {4}\S[^\n]*\n)+)",
+    r"|^(?P<commands> {4}\S[^\n]*\n(?: {4,}\S[^\n]*\n)*)",
     re.MULTILINE | re.DOTALL,
 )
 _OUTPUT = ("text", "json", "csv", "latex")  # languages of fences for output

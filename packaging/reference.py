@@ -1,4 +1,4 @@
-"""Passages of docs/reference that come from code: commands, options, keys of recipes, bundled names.
+"""Passages of docs/reference that come from code: commands, options, keys of recipes, data sets.
 
 ``studies/pages.py`` writes these passages into the pages (``make docs``), and a test says when one is stale:
 ``<!-- generated: reference options eval-sg -->`` is what :func:`options` makes of ``eval-sg``.
@@ -18,7 +18,6 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-import tomllib
 from typer import Typer
 from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
@@ -113,6 +112,11 @@ def _code() -> re.Pattern[str]:
     return re.compile("|".join([_CODE[0], rf"\bpdtools (?:{named})\b(?: {option})?", option, *_CODE[1:]]))
 
 
+def command(*words: str) -> str:
+    """A command's help: what it is for, its examples, then its arguments and options."""
+    return f"{about(*words)}\n\nOptions:\n\n{options(*words)}"
+
+
 def options(*command: str) -> str:
     """The list of a command's arguments and options; of shared ones, which are on another page, the names."""
     shared = _shared()
@@ -186,16 +190,17 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> tu
         value = info.metavar or ""
         name = ", ".join(f"`{each.strip()}`" for each in names)
         name += f" {value.replace('|', ' or ')}" if value and not choices else ""
-        said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
+        said += ["Repeatable."] if repeatable and "repeatable" not in info.help.lower() else []
     if choices:
-        said.append(f"One of {', '.join(f'`{each}`' for each in choices)}.")
+        marks = {str(info.default): " (default)"} if not is_argument else {}
+        said.append(f"{', '.join(f'`{each}`{marks.get(each, str())}' for each in choices)}.")
     if info.max is not None:
         said.append(f"From {info.min:,.0f} to {info.max:,.0f}.")
     elif info.min and info.min > 1:
         said.append(f"At least {info.min:,.0f}.")
     if kind is bool and info.default is not None and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
-    elif not required and info.default not in (None, "", [], ()) and kind is not bool:
+    elif not (required or choices) and info.default not in (None, "", [], ()) and kind is not bool:
         said.append(f"Default: `{info.default}`.")
     said += ["Required."] if required else []
     return name, _cell(" ".join(said))
@@ -299,33 +304,6 @@ def table(place: str, first: str = "key") -> str:
     return "\n".join(lines)
 
 
-def recipes() -> str:
-    """The bundled recipes with their purposes."""
-    from pdtools.cli.config import _first_sentence
-    from pdtools.training.recipe import RECIPES
-
-    shapes = {"layers": "{} layers", "d_model": "d {}", "heads": "{} heads", "hidden_size": "{} units"}
-
-    def row(name: str) -> str:
-        text = RECIPES.text(name)[0]
-        config = tomllib.loads(text).get("config", {})
-        shape = ", ".join(form.format(config[key]) for key, form in shapes.items() if key in config)
-        return f"| `{name}` | {_first_sentence(text)} | {shape} |"
-
-    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, RECIPES.names)])
-
-
-def benchmarks() -> str:
-    """The benchmarks known by name."""
-    from pdtools.evaluation.benchmark.from_toml import BENCHMARKS, read_benchmark
-
-    def row(name: str) -> str:
-        benchmark = read_benchmark(name)
-        return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
-
-    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, BENCHMARKS.names)])
-
-
 def _size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size else "none"
 
@@ -342,7 +320,4 @@ def datasets() -> str:
     return "\n".join(["| name | | download | licence |", "|---|---|---|---|", *rows])
 
 
-PASSAGES = {
-    each.__name__: each
-    for each in (about, options, shared_options, summary, keys, table, recipes, benchmarks, datasets)
-}
+PASSAGES = {each.__name__: each for each in (command, shared_options, summary, keys, table, datasets)}

@@ -121,7 +121,7 @@ class PandasModel:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The scorer's settings, as in the commands' ``results.json`` under ``settings.scorer``."""
+        """The model's settings, as in the commands' ``results.json`` under ``settings``."""
         return self._model().settings
 
     @cached_property
@@ -351,7 +351,7 @@ class PandasModel:
         for name, value in (("number", number), ("max_tokens", max_tokens)):
             _check_number(name, value)
         loaded = self._checkpoint("strings are drawn from")
-        has_trees, tokenizer = loaded.model.has_derivations, loaded.tokenizer
+        has_trees, tokenizer = loaded.model.derivation_kind.exist, loaded.tokenizer
         table = [
             [
                 " ".join(draw.words(tokenizer)),

@@ -1,8 +1,9 @@
-"""Errors that a user can act on. The command line prints them as one line and exits with status 1."""
+"""Errors that a user can act on: one printed line, exit status 1; and text made safe to display."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,19 @@ def explained_memory_errors(hint: str) -> Iterator[None]:
         if not is_lack_of_memory(error):
             raise
         raise PdtoolsError(f"not enough memory: {hint}") from error
+
+
+# Control characters of ASCII and Latin-1, line and paragraph separators, marks of direction (which reorder
+# the text after them), halves of surrogate pairs, which spell bytes of file names, and non-characters.
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def visible(text: str) -> str:
+    r"""Text with such characters escaped as in Python: ``\x1b``, ``\u202e``, ``\n``."""
+    return text if text.isprintable() else _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")

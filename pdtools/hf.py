@@ -91,7 +91,7 @@ class PdtoolsConfig(PretrainedConfig):
 
 
 class PdtoolsTokenizer(PreTrainedTokenizer):
-    """A checkpoint's tokenizer: text is split into words as by our own scorers, in its text style.
+    """A checkpoint's tokenizer: text is split into words as by our own models, in its text style.
 
     ROOT (``bos_token``) is put before a text that does not begin with it. Nothing is put after it: the last
     logits are for the next token. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a
@@ -322,18 +322,18 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             weights=self.lm.state_dict(),
             stub=True,
         )
-        if self.lm.words_depend:
+        if self.lm.derivation_kind.conditions_tokens:
             searched = {"beam": self.config.beam, "margin": self.config.margin}
             write_json(folder / CONFIG_FILE, {**read_json(folder / CONFIG_FILE), **searched})
             update_checksums(folder, [CONFIG_FILE])
 
     @cached_property
-    def _scorer(self) -> CheckpointFamily:
-        scorer = Model.of(
+    def _family(self) -> CheckpointFamily:
+        family = Model.of(
             self._loaded, SearchOptions(beam=self.config.beam, margin=self.config.margin)
         ).family
-        assert isinstance(scorer, CheckpointFamily)
-        return scorer
+        assert isinstance(family, CheckpointFamily)
+        return family
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
@@ -359,8 +359,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         """
         rows, places = self._rows(input_ids, attention_mask)
         logits = self._before_roots(input_ids, places)
-        if self.lm.words_depend:
-            tables = [torch.from_numpy(table) for table, _ in self._scorer.next_logprobs(rows)]
+        if self.lm.derivation_kind.conditions_tokens:
+            tables = [torch.from_numpy(table) for table, _ in self._family.next_logprobs(rows)]
         else:
             batch = self.lm.pack([(row, self.lm.no_derivation(row)) for row in rows]).to(self.lm.device)
             tables = [

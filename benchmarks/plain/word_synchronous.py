@@ -13,7 +13,7 @@ import torch
 
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 
 
 @dataclass
@@ -48,7 +48,7 @@ def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) 
 def search(
     model: GrammarLM,
     ids: Sequence[int],
-    beam: ActionBeam,
+    beam: SearchOptions,
     margin: float = math.inf,
     *,
     following: Callable[[Sequence[int]], Sequence[float]] | None = None,
@@ -92,21 +92,27 @@ def search(
                         pool.append(Hypothesis(longer, score, hypothesis.n_open + step))
             pool.sort(key=lambda each: -each.score)
             is_goal = [each.n_open == 0 if ends else each.actions[-1] == token for each in pool]
-            generated += [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if goal]
-            late = [each for each, goal in list(zip(pool, is_goal, strict=True))[beam.actions :] if goal]
-            generated += late[: beam.fast_track]
-            frontier = [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if not goal]
-            if len(generated) >= beam.actions:
+            generated += [each for each, goal in zip(pool[: beam.width], is_goal, strict=False) if goal]
+            late = [each for each, goal in list(zip(pool, is_goal, strict=True))[beam.width :] if goal]
+            generated += late[: beam.fast_tracked]
+            frontier = [each for each, goal in zip(pool[: beam.width], is_goal, strict=False) if not goal]
+            if len(generated) >= beam.width:
                 break
             generated.sort(key=lambda each: -each.score)
-            worst = generated[beam.words - 1].score if len(generated) >= beam.words else -math.inf
+            worst = (
+                generated[beam.width_of_words - 1].score
+                if len(generated) >= beam.width_of_words
+                else -math.inf
+            )
             if frontier and frontier[0].score < worst:
                 break
             if generated and margin < math.inf:
                 least = max(generated[0].score - margin, worst)
                 frontier = [each for each in frontier if each.score >= least]
         generated.sort(key=lambda each: -each.score)
-        kept = [each for each in generated[: beam.words] if each.score >= generated[0].score - margin]
+        kept = [
+            each for each in generated[: beam.width_of_words] if each.score >= generated[0].score - margin
+        ]
         best = kept[0].score
         sums.append(best + math.log(sum(math.exp(each.score - best) for each in kept)))
     return sums, kept, expanded

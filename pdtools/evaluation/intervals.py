@@ -55,12 +55,12 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     return front / (a * fraction)
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
+def wilson(right: float, n: int) -> tuple[float, float]:
     """The 95% interval of a share, right of n (Wilson 1927)."""
     share, z2 = right / n, _Z * _Z
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return middle - half, middle + half
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def of_mean(shares: Sequence[tuple[int, int]]) -> tuple[float, float, float]:

@@ -34,6 +34,7 @@ from pdtools.files import (
     recover_directory,
     write_json,
 )
+from pdtools.files.tables import parquet_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 
 RESULTS = "results.json"
 ITEMS, STRINGS_TABLE = "items", "strings"
-FORMAT = 2
+FORMAT = 3
 """The form of ``results.json``: documents of another are refused."""
 _LARGEST = 1e300
 
@@ -121,7 +122,7 @@ class Results:
         """The JSON document.
 
         Keys:
-            format: 2; results with another number are refused.
+            format: 3; results with another number are refused.
             scores: accuracies are fractions of 1, bracketing scores percentages.
             counts: excluded items, ties, unknown words; ``dropped`` has mean and maximum.
             settings: beam, end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of all
@@ -242,15 +243,12 @@ def read_table(folder: str | Path, name: str, columns: Collection[str] | None = 
     import pyarrow.parquet as pq
 
     path = Path(folder) / f"{name}.parquet"
-    try:
-        with pa.OSFile(os.fsencode(path)) as file:
-            table = pq.ParquetFile(file)
-            names = table.schema_arrow.names
-            return table.read([name for name in names if columns is None or name in columns])
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path) from error
+    with parquet_errors(path), pa.OSFile(os.fsencode(path)) as file:
+        table = pq.ParquetFile(file)
+        names = table.schema_arrow.names
+        return table.read([name for name in names if columns is None or name in columns])
 
 
 def _check_shape(document: Any, file: Path) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM)
 # Error numbers for a name that is taken.
 IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
-# The part of hidden names before ``.tmp`` or ``.old``: the process that made them (a number alone: an earlier
-# version's form), or ``new`` for a run that is to replace another one.
-MAKER = r"(?:[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}|\d+|new)"
+# The part of hidden names before ``.tmp`` or ``.old``: the process that made them, or ``new`` for a run that
+# is to replace another one.
+MAKER = r"(?:[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}|new)"
 _HIDDEN = re.compile(rf"(?:{MAKER}\.(?:tmp|old)|new)")
 # Windows' error numbers for a file in use: access denied, sharing violation, lock violation.
 _IN_USE = (5, 32, 33)

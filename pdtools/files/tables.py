@@ -17,7 +17,6 @@ from pdtools.files.inputs import MAX_DOCUMENT_BYTES, read_bytes, read_lines
 from pdtools.files.outputs import atomic_text
 from pdtools.files.packed import check_packed, ending, has_ending
 from pdtools.files.source import Source, is_stream, source_of
-from pdtools.files.workbooks import workbook_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +69,7 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         InputError: see :class:`Delimited`.
     """
     kind, delimiter = ("csv", ",") if is_csv(path) else ("tsv", "\t")
-    return iter(Delimited(str(path), kind, delimiter=delimiter, quoted=kind == "csv"))
+    return iter(Delimited(path, kind, delimiter=delimiter, quoted=kind == "csv"))
 
 
 def by_column(
@@ -200,7 +199,7 @@ class Delimited:
 
     def __init__(
         self,
-        name: str,
+        name: str | Path,
         kind: str,
         *,
         delimiter: str | None = None,
@@ -301,6 +300,8 @@ def read_sheet(name: str) -> Sheet:
         return _sheet_of_parquet(name)
     rows: Iterator[tuple[int, list[Any]]]
     if kind == ".xlsx":
+        from pdtools.files.workbooks import workbook_rows
+
         of_sheet, form = workbook_rows(name)
         rows = enumerate(of_sheet, start=1)
     else:
@@ -395,18 +396,28 @@ def parquet_rows(
 
 
 @contextlib.contextmanager
-def _parquet(name: str) -> Iterator[pa.NativeFile]:
-    """The bytes of a Parquet file; what pyarrow says of it becomes an error that names it."""
+def parquet_errors(file: str | Path, hint: str | None = None) -> Iterator[None]:
+    """Turn pyarrow's errors on an unreadable file into errors that name it."""
     import pyarrow as pa
 
     try:
-        is_plain = type(source_of(name)) is Source and has_ending(name, ".parquet")
-        with pa.OSFile(os.fsencode(name)) if is_plain else pa.BufferReader(read_bytes(name)) as stream:
-            yield stream
-    except FileNotFoundError as error:
-        raise InputError("no such file", file=name) from error
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=file, hint=hint) from error
+
+
+@contextlib.contextmanager
+def _parquet(name: str) -> Iterator[pa.NativeFile]:
+    """The bytes of a Parquet file."""
+    import pyarrow as pa
+
+    source_of(name).check()
+    is_plain = type(source_of(name)) is Source and has_ending(name, ".parquet")
+    with (
+        parquet_errors(name),
+        pa.OSFile(os.fsencode(name)) if is_plain else pa.BufferReader(read_bytes(name)) as stream,
+    ):
+        yield stream
 
 
 def _check_sizes(file: pq.ParquetFile, columns: Collection[str], name: str) -> None:

@@ -17,11 +17,6 @@ from typing import Any, Literal
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import decode_utf8, read_bytes
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
@@ -67,6 +62,10 @@ class TomlFiles:
         Raises:
             InputError: if there is none, or it is no TOML.
         """
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:
+            import tomli as tomllib
         try:
             return tomllib.loads(self.text(source)[0])
         except ValueError as error:  # also a whole number of thousands of digits

@@ -84,7 +84,7 @@ class TaskInput:
             PdtoolsError: if the model scores attachments, which these strings do not have, or the longest
                 rows are too long for it.
         """
-        if model.has_derivations:
+        if model.derivation_kind.exist:
             raise PdtoolsError(
                 "a task's strings have no attachments: choose a model that uses none (--config dcf, or"
                 " --model transformer)"

@@ -302,7 +302,7 @@ VIEWS: dict[str, DerivationView] = {
 
 def view_of(model: LanguageModel) -> DerivationView:
     """The view of a model's derivations."""
-    return VIEWS.get(model.derivation_name, DerivationView())
+    return VIEWS.get(model.derivation_kind.name, DerivationView())
 
 
 def trace_of_score(
@@ -312,7 +312,7 @@ def trace_of_score(
     words: Sequence[str],
     first: str = ROOT,
 ) -> Trace:
-    """A trace with the values that every scorer gives; ``first`` is the text of position 0."""
+    """A trace with the values that every model gives; ``first`` is the text of position 0."""
     return Trace(
         model={"folder": str(folder), **settings},
         derivations="none",

@@ -57,7 +57,7 @@ class Predictions:
             is read.
 
     Attributes:
-        settings: the scorer's settings, see :class:`pdtools.search.Family`.
+        settings: the model's settings, see :class:`pdtools.search.Family`.
 
     Raises:
         PdtoolsError: if the model has no attention to inspect, or no use for trees.
@@ -70,7 +70,7 @@ class Predictions:
             )
         self._loaded = loaded
         self._trees = search.trees
-        is_searched = search.trees is not None or loaded.model.words_depend
+        is_searched = search.trees is not None or loaded.model.derivation_kind.conditions_tokens
         self._model = Model.of(loaded, search if is_searched else NO_SEARCH)
         self.settings = self._model.settings
 
@@ -98,7 +98,7 @@ class Predictions:
         These are the best one after each token from 0 (actions: from 1) on, or the whole sentence's.
         """
         loaded, trees = self._loaded, self._trees
-        if trees is None and loaded.model.words_depend:
+        if trees is None and loaded.model.derivation_kind.conditions_tokens:
             for found in self._model.trace(sentences, hypotheses=0):
                 if isinstance(found, Unscorable):
                     yield found, None

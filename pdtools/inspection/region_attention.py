@@ -106,14 +106,14 @@ def evaluate_attention(
         PdtoolsError: if no suite has the regions, or a model has no attention to inspect.
     """
     asked = _asked(suites, question)
-    scorers: dict[str, Any] = {}
+    described: dict[str, Any] = {}
 
     def looked_at() -> Iterator[tuple[str, int, _InspectedSentence, _ByRegion | str]]:
         for name, folders in models.items():
             for number, folder in enumerate(folders):
                 loaded = load_checkpoint(folder, device)
                 predictions = Predictions(loaded, search)
-                scorers.setdefault(name, predictions.settings)
+                described.setdefault(name, {"folders": list(folders), **predictions.settings})
                 style = loaded.tokenizer.text_style
                 presented = [present(one.condition, style) for one in asked]
                 found = predictions.at(
@@ -141,8 +141,7 @@ def evaluate_attention(
         "interval": "95%: bootstrap over items; of several seeds Student's t over seeds and items",
         "samples": samples,
         "seed": seed,
-        "models": {name: list(folders) for name, folders in models.items()},
-        "scorers": scorers,
+        "models": described,
     }
     return Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: rows.table()})
 

@@ -115,7 +115,7 @@ class Trace:
     """A model's trace on a sentence. Logarithms are to the base 2.
 
     Attributes:
-        model: ``folder``, and its scorer's ``model`` (the name), ``kind`` and ``beam``.
+        model: ``folder``, and its ``model`` (the name), ``kind`` and ``beam``.
         derivations: their kind: ``none``, ``attachments``, ``actions`` or ``arcs``.
         text, words: the sentence as the model read it.
         tokens: the text of each position.

@@ -69,7 +69,7 @@ def trace(
         return _of_task(model, sentence if isinstance(sentence, str) else sentence.text)
     encoded: Encoded = known(encode_sentence(model.tokenizer, None, sentence))
     read: Read | None
-    if model.model.has_derivations:
+    if model.model.derivation_kind.exist:
         found, read = view_of(model.model).trace(model, encoded, search, hypotheses)
     else:
         found, read = _of_strings(model, encoded)
@@ -183,7 +183,7 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
     if found.derivation is None:
         raise PdtoolsError(f"the gold tree cannot be used: {found.problem}")
     joint = None
-    if loaded.model.has_derivations and found.problem is None:
+    if loaded.model.derivation_kind.exist and found.problem is None:
         row = GivenRow(found.tokens, found.given, encoded.encoding.word)
         (score,) = Model.of(loaded, NO_SEARCH).score_rows([row])
         joint = score.joint

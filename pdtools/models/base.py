@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import widest_float
-from pdtools.models.batch import Batch
+from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.models.treereg import TreeRegParts
 
@@ -192,48 +192,13 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """The kind of its derivations, which tells whether words depend on them."""
+        """The kind of its derivations, with all that is to be known of them."""
         return cast(DerivationKind, self.config.derivation_kind)
-
-    @property
-    def derivation_name(self) -> str:
-        """The name of that kind, by which searches and views are registered."""
-        return self.derivation_kind.name
 
     @property
     def needs_float64(self) -> bool:
         """Return whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
-
-    @property
-    def has_derivations(self) -> bool:
-        """Return whether it derives trees."""
-        return self.derivation_kind.exist
-
-    @property
-    def scores_given(self) -> bool:
-        """Return whether given derivations have probabilities."""
-        return self.has_derivations and self.derivation_kind.scores_given
-
-    @property
-    def words_depend(self) -> bool:
-        """Return whether its words depend on derivations, so that p(x) needs a search."""
-        return self.derivation_kind.conditions_tokens
-
-    @property
-    def reads_labels(self) -> bool:
-        """Return whether its derivations are labelled constituents."""
-        return self.derivation_kind.labelled
-
-    @property
-    def has_arcs(self) -> bool:
-        """Return whether its derivations are dependency arcs."""
-        return self.derivation_kind.has_arcs
-
-    @property
-    def has_counts(self) -> bool:
-        """Return whether each word's number of arcs has a probability of its own."""
-        return self.derivation_kind.has_counts
 
     @property
     def structure(self) -> str:
@@ -347,7 +312,7 @@ class LanguageModel(nn.Module, ABC):
     def loss(self, batch: Batch) -> LossParts:
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
-        attached = batch.attached() if self.has_derivations else torch.zeros_like(batch.attached())
+        attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
         sums = {"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()}
         counts = {
             "tokens": batch.predicted().sum(),
@@ -406,24 +371,25 @@ class LanguageModel(nn.Module, ABC):
     def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of :meth:`stream_state`."""
 
-    def derive(self, rows: int, length: int) -> Derivations:
+    def derive(self, rows: int, length: int, entries: int | None = None) -> Derivations:
         """R unfinished derivations, which consist only of ROOT.
 
         Args:
             rows: R at the start.
             length: the most positions of a derivation, ROOT and end-of-sentence included.
+            entries: see :meth:`start`, for kinds whose choices follow tokens one by one.
 
         Raises:
             PdtoolsError: if ``length`` is over ``max_length``, or the model is masked.
         """
-        return self.derivation_kind.derive(self, rows, length)
+        raise NotImplementedError
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Make a batch from rows of shards: tokens with derivations from :meth:`derivation_of`.
+        """Make a batch from rows of shards: tokens (n + 2) with derivations from :meth:`derivation_of`.
 
         No rows are :func:`pdtools.models.batch.empty_batch`.
         """
-        return self.derivation_kind.pack(self, rows)
+        return collate(rows, self.pad_id) if rows else empty_batch(self.root_id, self.pad_id)
 
     def pack_prompts(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """Make a batch from windows that are prompts, which nothing follows.
@@ -434,12 +400,12 @@ class LanguageModel(nn.Module, ABC):
         raise PdtoolsError("this model does not read windows, which prompts are")
 
     def derivation_of(self, shards: ShardSet, row: int) -> Any:
-        """The derivation of a row, which the model's kind makes.
+        """The derivation of a row, as :meth:`pack` takes it.
 
         Raises:
             PdtoolsError: if the shards lack it.
         """
-        return self.derivation_kind.of_row(shards, row)
+        return self.derivation_kind.given(shards.attach(row), None)
 
     def no_derivation(self, tokens: NDArray[np.int32]) -> Any:
         """The derivation for :meth:`pack` of tokens (n + 2) that depend on none: all shift."""
@@ -447,15 +413,19 @@ class LanguageModel(nn.Module, ABC):
 
     def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
         """The number of positions that the model reads of each row."""
-        return self.derivation_kind.row_lengths(self, shards)
+        return np.asarray(shards.lengths, dtype=np.int64)
 
     def row_length(self, tokens: Any, derivation: Any) -> int:
         """The number of positions that the model reads of a row as :meth:`pack` takes it."""
-        return self.derivation_kind.row_length(self, tokens, derivation)
+        return len(tokens)
 
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """Rows that the model can take at no length: which, bool (rows,), and why."""
-        return self.derivation_kind.unfit_rows(self, shards)
+        return []
+
+    def problem(self, derivation: Any) -> str | None:
+        """The reason why the model can never take a derivation; None if it can."""
+        return None
 
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """A state of ``rows`` hypotheses with room for ``length`` positions; not even ROOT is fed yet.

@@ -155,7 +155,7 @@ def write_checkpoint(
             "model": model_name(model.config),
             "config": dataclasses.asdict(model.config),
             "tokenizer": tokenizer.fingerprint,
-            **({"labels": list(tokenizer.labels)} if model.reads_labels else {}),
+            **({"labels": list(tokenizer.labels)} if model.derivation_kind.labelled else {}),
             "shards": dict(shards),
             **trained,
         },

@@ -14,17 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.jobs.devices import widest_float
-from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.trees import Constituents, Tree, merge_subwords, tree_from_attachments
 
 if TYPE_CHECKING:
-    from pdtools.models.base import LanguageModel
-    from pdtools.shards import ShardSet
     from pdtools.shards.rows import ShardRow
 
 
@@ -34,7 +29,7 @@ OTHER_WORDS = "words that begin where no token shows it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DerivationKind(ABC):
+class DerivationKind:
     """The derivations of a model: a class for each kind, with all that models know of it.
 
     Its search is registered in :data:`pdtools.search.kinds.SEARCHES`, under its name; its view, if
@@ -64,36 +59,7 @@ class DerivationKind(ABC):
     written: ClassVar[bool] = False
     unit: ClassVar[str] = "attachment"
 
-    @abstractmethod
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """Derivations of a model; see :meth:`pdtools.models.LanguageModel.derive`."""
-
     # --- rows of shards -----------------------------------------------------------------------
-
-    def of_row(self, shards: ShardSet, row: int) -> Any:
-        """The derivation of a row, as :meth:`pack` takes it.
-
-        Raises:
-            PdtoolsError: if the shards do not have it.
-        """
-        return self.given(shards.attach(row), None)
-
-    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Rows, tokens (n + 2) with their derivations, as a batch; see
-        :meth:`pdtools.models.LanguageModel.pack`."""
-        return collate(rows, model.pad_id) if rows else empty_batch(model.root_id, model.pad_id)
-
-    def row_lengths(self, model: LanguageModel, shards: ShardSet) -> NDArray[np.int64]:
-        """The number of positions of rows in a batch."""
-        return np.asarray(shards.lengths, dtype=np.int64)
-
-    def row_length(self, model: LanguageModel, tokens: Any, given: Any) -> int:
-        """The number of positions of a row in a batch."""
-        return len(tokens)
-
-    def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """Rows whose derivations a model can take at no length: which, bool (rows,), and why."""
-        return []
 
     # --- trees that are given -----------------------------------------------------------------
 
@@ -112,10 +78,6 @@ class DerivationKind(ABC):
     def of_sentence(self, row: ShardRow) -> Any:
         """The derivation of a tokenized sentence with its tree; see :meth:`given`."""
         return self.given(row.attach, row.constituents)
-
-    def problem(self, model: LanguageModel, given: Any) -> str | None:
-        """The reason why a model can never take a derivation; None if it can."""
-        return None
 
     def content(self, given: Any) -> bytes:
         """Bytes that are equal for equal derivations of the same tokens."""
@@ -228,65 +190,10 @@ class Derivations(ABC):
         """Convert all choices of one derivation: with end-of-sentence, or cut off before a token."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class StringKind(DerivationKind):
     """The kind without derivations: strings alone."""
 
     name = "none"
     exist = False
-
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """See :meth:`DerivationKind.derive`."""
-        return StringDerivations(model, rows, length)
-
-
-class StringDerivations(Derivations):
-    """Strings without derivations: every choice is a token."""
-
-    def __init__(self, model: LanguageModel, rows: int, length: int) -> None:
-        """Read ROOT; there is room for ``length`` positions, ROOT and end-of-sentence included."""
-        self._model = model
-        self._position = 0
-        self._state = model.start(rows, length)
-        self._never = [i for i in (model.pad_id, model.root_id, model.eos_id) if i != model.end_id]
-        self.step, self.most_steps = 2, 2 * length  # two numbers a position, as with attachments
-        self._feed(torch.full((rows,), model.root_id, device=model.device))
-
-    def _feed(self, tokens: Tensor) -> None:
-        no_tape = torch.zeros(len(tokens), self._position + 1, dtype=torch.int16, device=tokens.device)
-        self._model.advance(self._state, tokens, no_tape)
-
-    def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`. The small probabilities of padding and ROOT are lost."""
-        logprobs = self._model.next_token_logprobs(self._state)  # (R, V)
-        logprobs = logprobs.to(widest_float(logprobs.device))
-        logprobs[:, self._never] = -torch.inf
-        return logprobs
-
-    def fits(self, token: int) -> Tensor:
-        """See :meth:`Derivations.fits`."""
-        token = self._model.end_id if token == self._model.eos_id else token
-        return torch.arange(self._model.vocab_size, device=self._model.device)[None] == token
-
-    def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`."""
-        return torch.where(choices == self._model.end_id, self._model.eos_id, choices)
-
-    def push(self, choices: Tensor) -> None:
-        """See :meth:`Derivations.push`."""
-        self._position += 1
-        self.step += 2
-        self._feed(choices)
-
-    def select(self, rows: Tensor) -> None:
-        """See :meth:`Derivations.select`."""
-        self._state.select(rows)
-
-    @property
-    def nbytes(self) -> int:
-        """See :attr:`Derivations.nbytes`."""
-        return int(self._state.nbytes)
-
-    def derivation(self, choices: NDArray[np.int32]) -> Derivation:
-        """See :meth:`Derivations.derivation`."""
-        tokens = choices[choices != self._model.end_id]
-        return Derivation(tokens, np.arange(len(tokens), dtype=np.int32))
+    scores_given: bool = False

@@ -135,7 +135,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
             f"{folder}: the data's tokenizer does not extend this model's, of which {token!r} has another"
             f" number there, or none (make the shards with --tokenizer {folder})"
         )
-    labels = list(tokenizer.labels) if loaded.model.reads_labels else []
+    labels = list(tokenizer.labels) if loaded.model.derivation_kind.labelled else []
     if isinstance(loaded.model.config, ActionModelConfig) and (
         loaded.tokenizer.fingerprint != tokenizer.fingerprint or loaded.config.get("labels", []) != labels
     ):

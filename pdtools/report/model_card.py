@@ -39,7 +39,11 @@ def model_card(
     model, tokenizer = loaded.model, loaded.tokenizer
     rows = [
         ("kind", f"`{loaded.config['model']}`"),
-        ("derivations", model.derivation_name + (", which words depend on" if model.words_depend else "")),
+        (
+            "derivations",
+            model.derivation_kind.name
+            + (", which words depend on" if model.derivation_kind.conditions_tokens else ""),
+        ),
         ("parameters", f"{count_parameters(model):,}"),
         (
             "vocabulary",
@@ -65,7 +69,7 @@ def model_card(
         parts += [f"## {what.capitalize()}\n", *_training(training)]
         if what == "import":
             parts += [*_IMPORTED, f"`normalize` of this import is `{model.config.normalize}`.\n"]
-    parts += ["## Use\n", _use(name, conditions_tokens=model.words_depend)]
+    parts += ["## Use\n", _use(name, conditions_tokens=model.derivation_kind.conditions_tokens)]
     return "\n".join(parts)
 
 

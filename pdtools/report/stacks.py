@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdtools.errors import visible
 from pdtools.report.tables import shade
 from pdtools.report.view.charts import FRAME, Spec, axis_of_names, in_columns, map_of_shares
 from pdtools.report.view.vega import save_chart
-from pdtools.report.visible import visible
 
 if TYPE_CHECKING:
     from rich.text import Text

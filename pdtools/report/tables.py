@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO
 
-from pdtools.report.visible import visible
+from pdtools.errors import visible
 
 Cell = str | int | float | None
 

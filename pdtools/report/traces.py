@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pdtools.provenance.model_names import name_of
+from pdtools.errors import visible
+from pdtools.provenance.hub import name_of
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
-from pdtools.report.visible import visible
 from pdtools.trees import Tree, tape
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Literal
 from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
+from pdtools.errors import visible
 from pdtools.report.tables import LATEX
-from pdtools.report.visible import visible
 from pdtools.trees import UNKNOWN_TAG, Tree, unescape
 
 Package = Literal["forest", "qtree"]

@@ -10,15 +10,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pdtools.search.family import Family
 from pdtools.search.options import AUTO
 from pdtools.search.scores import Asked, Beginning, SentenceScore, Unscorable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 MaybeScore = SentenceScore | Unscorable
 _ALMOST_ALL = 1 - 1e-9  # so that the dropped share is a number of nats
@@ -69,28 +65,6 @@ STEPS = (
 )
 
 
-class Width(NamedTuple):
-    """Columns of item tables: beam and margin (nats) of the last step; None without ``--beam auto``."""
-
-    beam: int | None = None
-    margin: float | None = None
-
-    @staticmethod
-    def types() -> dict[str, pa.DataType]:
-        """The types of the columns."""
-        import pyarrow as pa
-
-        return {"beam": pa.int32(), "margin": pa.float64()}
-
-    @staticmethod
-    def of(found: Compared | None) -> Width:
-        """The step at which a comparison ended."""
-        return NO_WIDTH if found is None else Width(found.beam, found.margin)
-
-
-NO_WIDTH = Width()
-
-
 class Comparison(Protocol):
     """Sentences whose scores are compared.
 
@@ -103,7 +77,7 @@ class Comparison(Protocol):
 
     @property
     def sentences(self) -> Sequence[Asked]:
-        """The sentences, or beginnings, that a scorer needs."""
+        """The sentences, or beginnings, that a model is asked about."""
         ...
 
     def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:

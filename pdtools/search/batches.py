@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdtools import errors
+from pdtools.errors import PdtoolsError
+from pdtools.errors import explained_memory_errors as _explained
 from pdtools.jobs.devices import memory_of
 from pdtools.models import LanguageModel
 
 R = TypeVar("R")
+explained_memory_errors = partial(_explained, "try a smaller --search max_batch=N or --beam")
 
 # Bytes that a batch may take on the CPU; on a GPU, half of the free memory.
 CPU_BUDGET = 1 << 29
@@ -78,7 +80,7 @@ def check_memory(model: LanguageModel, length: int, entries: int) -> None:
     """
     needed = model.start(1, length).nbytes * entries // length
     if needed > (there := memory_of(str(model.device))):
-        raise errors.PdtoolsError(
+        raise PdtoolsError(
             f"not enough memory: the hypotheses of a sentence of {length - 2} tokens take"
             f" {needed / 2**30:,.1f} GiB, but there are {there / 2**30:,.1f} GiB: try a smaller --beam"
         )
@@ -91,14 +93,6 @@ def budget(model: LanguageModel) -> int:
         return CPU_BUDGET
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own
     return (torch.cuda.mem_get_info(device)[0] + unused) // 2
-
-
-def explained_memory_errors() -> contextlib.AbstractContextManager[None]:
-    """Turn a lack of memory, of a CPU or a GPU, into an error that says what to do."""
-    return errors.explained_memory_errors("try a smaller --search max_batch=N or --beam")
-
-
-# --- common beginnings ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pdtools.models.derivations import AnyDerivation
 from pdtools.search.batches import in_batches, strings_that_fit
 from pdtools.search.contexts import lines_of
 from pdtools.search.family import Family
-from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, NOT_SEARCHED, Context, Particles, SearchOptions
+from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.particles import by_choices
 from pdtools.search.scores import (
@@ -136,46 +136,12 @@ def encode_document(tokenizer: Tokenizer, document: Sentence) -> Encoded | Unsco
     return Encoded(document, Encoding(ids, column("word"), column("starts"), column("ends"), n_unknown))
 
 
-def sentence_score(
-    tokenizer: Tokenizer,
-    encoded: Encoded,
-    logprobs: NDArray[np.float64],
-    dropped: float | None = None,
-    seen: Sequence[int] | None = None,
-    measures: Mapping[str, NDArray[np.float64]] | None = None,
-) -> SentenceScore:
-    """Build the score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
-
-    Args:
-        logprobs: float64[n + 1], nats; or [n].
-        dropped, seen, measures: see :class:`SentenceScore`.
-    """
-    encoding = encoded.encoding
-    return SentenceScore(
-        text=encoded.sentence.text,
-        # In running text the end of a sentence is the ROOT of the next.
-        tokens=tuple(
-            tokenizer.token_text(tokenizer.eos_id if word < 0 else token)
-            for token, word in zip(encoding.ids[1:].tolist(), encoding.word[1:].tolist(), strict=True)
-        ),
-        words=tuple(encoding.word[1:].tolist()),
-        starts=tuple(encoding.starts[1:].tolist()),
-        ends=tuple(encoding.ends[1:].tolist()),
-        logprobs=logprobs,
-        n_unknown=encoding.n_unknown,
-        eos=bool(encoding.word[-1] < 0),
-        dropped=dropped,
-        seen=None if seen is None else tuple(seen),
-        measures=measures or {},
-    )
-
-
 class CheckpointFamily(Family, ABC):
     """Base of the :class:`pdtools.search.family.Family` of every checkpoint.
 
     Args:
         loaded: a checkpoint of a causal model.
-        kind: the scorer's kind, as results name it.
+        kind: the family's kind, as results name it.
         searched: its search settings, for results.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: the text read before sentences; for models of windows.
@@ -210,7 +176,7 @@ class CheckpointFamily(Family, ABC):
                 f"{loaded.folder}: trained on single sentences, it cannot read others before them: leave out"
                 " --context"
             )
-        if context.stride is not None and (not windows or loaded.model.has_derivations):
+        if context.stride is not None and (not windows or loaded.model.derivation_kind.exist):
             raise PdtoolsError(
                 f"{loaded.folder}: only models of running text without trees read documents as one text:"
                 " leave out --stride"
@@ -227,7 +193,7 @@ class CheckpointFamily(Family, ABC):
             "text_style": loaded.tokenizer.text_style,
             "dtype": loaded.model.dtype_name,
             **searched,
-            **context.described(self.window, has_trees=loaded.model.words_depend),
+            **context.described(self.window, has_trees=loaded.model.derivation_kind.conditions_tokens),
         }
 
     def encode(self, sentence: Asked, *, any_length: bool = False) -> Encoded | Unscorable:
@@ -251,11 +217,35 @@ class CheckpointFamily(Family, ABC):
         logprobs: NDArray[np.float64],
         dropped: float | None = None,
         measures: Mapping[str, NDArray[np.float64]] | None = None,
+        seen: Sequence[int] | None = None,
     ) -> SentenceScore:
-        """The score of a sentence that is read at once after its context; see :func:`sentence_score`."""
-        before = len(item.before)
-        seen = range(before, before + len(logprobs)) if self.context.is_asked_for else None
-        return sentence_score(self.loaded.tokenizer, item, logprobs, dropped, seen, measures)
+        """The score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
+
+        Args:
+            logprobs: float64[n + 1], nats; or [n].
+            dropped, measures: see :class:`SentenceScore`.
+            seen: the same; by default of a sentence that is read at once after its context, if there is one.
+        """
+        encoding, text_of = item.encoding, self.loaded.tokenizer.token_text
+        if seen is None and self.context.is_asked_for:
+            seen = range(len(item.before), len(item.before) + len(logprobs))
+        return SentenceScore(
+            text=item.sentence.text,
+            # In running text the end of a sentence is the ROOT of the next.
+            tokens=tuple(
+                text_of(self.loaded.tokenizer.eos_id if word < 0 else token)
+                for token, word in zip(encoding.ids[1:].tolist(), encoding.word[1:].tolist(), strict=True)
+            ),
+            words=tuple(encoding.word[1:].tolist()),
+            starts=tuple(encoding.starts[1:].tolist()),
+            ends=tuple(encoding.ends[1:].tolist()),
+            logprobs=logprobs,
+            n_unknown=encoding.n_unknown,
+            eos=bool(encoding.word[-1] < 0),
+            dropped=dropped,
+            seen=None if seen is None else tuple(seen),
+            measures=measures or {},
+        )
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`Family.score_rows`."""
@@ -283,14 +273,15 @@ class CheckpointFamily(Family, ABC):
         given = logprobs.sum(1).tolist()
         ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
+        is_scored = model.derivation_kind.scores_given
         scores = [
-            RowScore(tokens, tokens + derivation if model.scores_given else None, None, end, 0.0)
+            RowScore(tokens, tokens + derivation if is_scored else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
         ]
         if parts.count_logprobs is None:
             return scores
         return [
-            score._replace(counts=counts, arcs=derivation - counts if model.scores_given else None)
+            score._replace(counts=counts, arcs=derivation - counts if is_scored else None)
             for score, derivation, counts in zip(scores, derived, parts.count_logprobs.tolist(), strict=True)
         ]
 
@@ -346,11 +337,11 @@ class CheckpointFamily(Family, ABC):
     @property
     def has_arcs(self) -> bool:
         """See :class:`Family`."""
-        return self.loaded.model.has_arcs
+        return self.loaded.model.derivation_kind.has_arcs
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        """Add marginals to the scores of given derivations, for a scorer that has them."""
+        """Add marginals to the scores of given derivations, for a family that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,21 +390,18 @@ class SearchFamily(CheckpointFamily):
     def __init__(
         self, loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
-        self.beam = self.beam_of(search)
+        if not self.has_widths:
+            search.check_one_width()
+        self.options = search
         super().__init__(
             loaded,
             kind=self.kind,
-            searched=NOT_SEARCHED if self.beam is None else self.beam.as_settings(),
+            searched=search.described(has_widths=self.has_widths),
             max_batch=search.max_batch,
             context=context,
         )
-        if self.beam is not None:
+        if search.check_number() is not None:
             self.marginal = self.bound
-
-    @staticmethod
-    @abstractmethod
-    def beam_of(search: SearchOptions) -> Any:
-        """The beam; None: there is no search."""
 
     @abstractmethod
     def search(
@@ -468,9 +456,11 @@ class SearchFamily(CheckpointFamily):
         return self.search(window, trace=hypotheses)
 
     @property
-    @abstractmethod
     def widest(self) -> int:
-        """The number of derivations of a sentence that the beam holds at its end."""
+        """The most derivations that a search ends with."""
+        if self.options.beam is None:
+            return 1
+        return self.options.width_of_words if self.has_widths else self.options.width
 
     def tree_problem(self, found: Searched) -> str | None:
         """The reason why derivations of a sentence are no trees over its words; None: they are."""
@@ -478,7 +468,7 @@ class SearchFamily(CheckpointFamily):
 
     def score_of(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
-        dropped = found.result.dropped if self.loaded.model.words_depend else None
+        dropped = found.result.dropped if self.loaded.model.derivation_kind.conditions_tokens else None
         return self.scored(found.encoded, found.logprobs, dropped, self.measures_of(found))
 
     def measures_of(self, found: Searched) -> dict[str, NDArray[np.float64]]:

@@ -206,7 +206,7 @@ def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse
     from pdtools.search.kinds import search_of
     from pdtools.training.samples import SampleParse
 
-    by_treereg = not loaded.model.has_derivations
+    by_treereg = not loaded.model.derivation_kind.exist
     style = loaded.tokenizer.text_style
     try:
         # A small beam: these parses add to the time of every evaluation.

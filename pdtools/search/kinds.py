@@ -37,7 +37,7 @@ def search_of(model: LanguageModel) -> type[SearchFamily]:
     Raises:
         PdtoolsError: if there is no search for them.
     """
-    name = model.derivation_name
+    name = model.derivation_kind.name
     if name not in SEARCHES:
         raise PdtoolsError(f"nothing here searches derivations of the kind {name}")
     return SEARCHES[name]
@@ -62,7 +62,7 @@ def family_of(
         search.check_number()
         found = _parser(loaded, search, context)
     elif search.beam == AUTO:
-        if not model.words_depend:
+        if not model.derivation_kind.conditions_tokens:
             raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
         searcher = search_of(model)
         if not searcher.adapts:
@@ -76,7 +76,7 @@ def family_of(
         if context.of is not None:
             raise PdtoolsError("--trees cannot be combined with --context")
         return ProposalTreesFamily(loaded, trees=search.trees, max_batch=search.max_batch)
-    elif model.words_depend or (model.has_derivations and "structure" in measures):
+    elif model.derivation_kind.conditions_tokens or (model.derivation_kind.exist and "structure" in measures):
         found = search_of(model)(loaded, search, context=context)
     else:
         search.check_one_width()
@@ -87,7 +87,7 @@ def family_of(
 
 def _parser(loaded: LoadedModel, search: SearchOptions, context: Context) -> Family:
     """The family that searches a model's derivations, or parses by TreeReg."""
-    if loaded.model.has_treereg and not loaded.model.has_derivations:
+    if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
         if search.given:
             raise PdtoolsError(
                 f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
@@ -95,7 +95,7 @@ def _parser(loaded: LoadedModel, search: SearchOptions, context: Context) -> Fam
         return TreeRegFamily(loaded, cky=search.cky, max_batch=search.max_batch)
     if search.cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")
-    if not loaded.model.has_derivations:
+    if not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
@@ -108,7 +108,7 @@ def check_widths(model: LanguageModel, search: SearchOptions) -> None:
     Raises:
         PdtoolsError: see :meth:`SearchOptions.check_one_width`.
     """
-    if not (model.has_derivations and search_of(model).has_widths):
+    if not (model.derivation_kind.exist and search_of(model).has_widths):
         search.check_one_width()
 
 
@@ -172,7 +172,7 @@ def check_uses_particles(model: LanguageModel) -> None:
     Raises:
         PdtoolsError: if p(x) is exact without them.
     """
-    if not model.words_depend:
+    if not model.derivation_kind.conditions_tokens:
         raise PdtoolsError(
             "this model has no trees to sum over, and log p(x) is exact: leave out --particles"
         )

@@ -89,9 +89,6 @@ class ModelSettings:
         return {**self.search.for_job(), **steps, **described, "model": weights or path}
 
 
-_load = lru_cache(maxsize=1)(lambda settings: Model(settings))
-
-
 class Model:
     """A model of sentences: it scores, parses and compares them, and tells what comes next.
 
@@ -378,6 +375,7 @@ class Model:
 
 
 load_model = Model.of
+_load = lru_cache(maxsize=1)(Model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,8 @@ NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}
 
 
 def beam_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The search settings of a scorer that all kinds share."""
+    """The search settings that all kinds of models share."""
     return {name: settings[name] for name in NOT_SEARCHED}
-
-
-def _check_margin(margin: float | None) -> None:
-    if margin is not None and not margin >= 0:
-        raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,79 +42,6 @@ class Particles:
     def __post_init__(self) -> None:
         if self.number < 1:
             raise PdtoolsError(f"there must be at least 1 particle, not {self.number}")
-
-
-@dataclass(frozen=True, slots=True)
-class AttachmentBeam:
-    """The kept hypotheses of attachments; see :func:`pdtools.search.beam_search`.
-
-    Attributes:
-        width: number of hypotheses after each token.
-        margin: nats; hypotheses this much less probable than the best of their string after the same token
-            are dropped too: a search that is sure of its attachments is many times faster. None: none are.
-    """
-
-    width: int
-    margin: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise PdtoolsError(f"a beam must be at least 1, not {self.width}")
-        _check_margin(self.margin)
-
-    def as_settings(self) -> dict[str, Any]:
-        """The settings for results."""
-        return {"beam": self.width, "margin": self.margin}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ActionBeam:
-    """The kept hypotheses of actions; see :mod:`pdtools.search.families.word_synchronous`.
-
-    Attributes:
-        actions: number of hypotheses after an action.
-        words: number after a token; at most as many.
-        fast_track: further hypotheses kept among those that generated the token after an action.
-        margin: nats; among hypotheses that generated a token, those this much less probable than the best of
-            their string are dropped too. Others are dropped only once they are behind the last one that the
-            word beam would keep. None: none are.
-    """
-
-    actions: int = 100
-    words: int = 10
-    fast_track: int = 5
-    margin: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("actions", "words"):
-            if getattr(self, name) < 1:
-                raise PdtoolsError(f"a beam must be at least 1, not {getattr(self, name)}")
-        if self.words > self.actions:
-            raise PdtoolsError(f"a word beam of {self.words} is more than the action beam of {self.actions}")
-        if self.fast_track < 0:
-            raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_track}")
-        _check_margin(self.margin)
-
-    @classmethod
-    def of(
-        cls,
-        actions: int,
-        words: int | None = None,
-        fast_track: int | None = None,
-        margin: float | None = None,
-    ) -> ActionBeam:
-        """Make a beam; by default with a tenth of the actions for words, a twentieth for the fast track."""
-        return cls(
-            actions=actions,
-            words=max(1, actions // 10) if words is None else words,
-            fast_track=actions // 20 if fast_track is None else fast_track,
-            margin=margin,
-        )
-
-    def as_settings(self) -> dict[str, Any]:
-        """The settings for results."""
-        names = {"actions": "beam", "words": "word_beam"}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +74,13 @@ class SearchOptions:
         beam: hypotheses that are kept after each token (action models: after each action); ``auto``: as
             many as comparisons of sentences need; None: no search, only given derivations are
             scored.
-        margin: nats; see :class:`AttachmentBeam` and :class:`ActionBeam`.
-        word_beam, fast_track: further widths of action models; None: the defaults of :meth:`ActionBeam.of`.
+        margin: nats; hypotheses this much less probable than the best of their string after the same token
+            are dropped too: a search that is sure of its attachments is many times faster. Action models'
+            hypotheses that have not generated it are dropped only once they are behind the last one that
+            the word beam would keep. None: none are.
+        word_beam: hypotheses of action models kept after a token; None: a tenth of the beam.
+        fast_track: further ones, among those that generated the token after an action; None: a twentieth of
+            the beam.
         trees: proposal trees to sum over instead of a search.
         cky: for models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
         max_batch: sentences per batch; None: as many as fit a fixed amount of memory. No score depends on it.
@@ -180,8 +107,16 @@ class SearchOptions:
                 raise PdtoolsError(
                     "--beam auto is not for action models: leave out --search word_beam=…, fast_track=…"
                 )
-        elif self._has_widths:
-            self.for_actions()  # refuses widths that no model can have
+        elif self.beam is not None:
+            words = self.width_of_words
+            if min(self.beam, words) < 1:
+                raise PdtoolsError(f"a beam must be at least 1, not {min(self.beam, words)}")
+            if words > self.beam:
+                raise PdtoolsError(f"a word beam of {words} is more than the action beam of {self.beam}")
+            if self.fast_tracked < 0:
+                raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_tracked}")
+        if self.margin is not None and not self.margin >= 0:
+            raise PdtoolsError(f"the margin must be at least 0 nats, not {self.margin}")
 
     @property
     def given(self) -> list[str]:
@@ -219,24 +154,28 @@ class SearchOptions:
         if self._has_widths:
             raise PdtoolsError("--search word_beam=… and fast_track=… are for action models: leave them out")
 
-    def for_attachments(self) -> AttachmentBeam | None:
-        """The beam for attachments; None: there is no search.
+    @property
+    def width(self) -> int:
+        """The beam, for searches, which need one."""
+        assert isinstance(self.beam, int), "made without a beam, to score given derivations"
+        return self.beam
 
-        Raises:
-            PdtoolsError: if there are widths besides the beam, or it is ``auto``.
-        """
-        self.check_one_width()
-        beam = self.check_number()
-        return None if beam is None else AttachmentBeam(beam, self.margin)
+    @property
+    def width_of_words(self) -> int:
+        """The hypotheses of an action model that are kept after each token."""
+        return max(1, self.width // 10) if self.word_beam is None else self.word_beam
 
-    def for_actions(self) -> ActionBeam | None:
-        """The beam for actions; None: there is no search.
+    @property
+    def fast_tracked(self) -> int:
+        """The further hypotheses of an action model that are kept since they generated the token."""
+        return self.width // 20 if self.fast_track is None else self.fast_track
 
-        Raises:
-            PdtoolsError: if the word beam is wider than the beam, or this is ``auto``.
-        """
-        beam = self.check_number()
-        return None if beam is None else ActionBeam.of(beam, self.word_beam, self.fast_track, self.margin)
+    def described(self, *, has_widths: bool) -> dict[str, Any]:
+        """The options of a search for the settings of results, with those of action models or without."""
+        if self.beam is None:
+            return {**NOT_SEARCHED}
+        widths = {"word_beam": self.width_of_words, "fast_track": self.fast_tracked}
+        return {"beam": self.beam, "margin": self.margin, **(widths if has_widths else {})}
 
     def for_job(self) -> dict[str, Any]:
         """The options that scores depend on, for :func:`pdtools.jobs.job_folder`."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
 from pdtools.files.arrow import cut_tables, numpy_array
+from pdtools.files.tables import parquet_errors
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
 from pdtools.shards.format import ARCS, CONSTITUENTS, FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer
@@ -161,7 +162,7 @@ class ShardFolder:
     def _text_columns(self) -> Iterator[pa.Array]:
         """The texts of all rows in order, read alone and unchecked."""
         for part in self.manifest["parts"]:
-            with self._open_part(part) as file, _reading(self.folder / part["file"]):
+            with self._open_part(part) as file, parquet_errors(self.folder / part["file"], REMAKE):
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=["text"]):
                     yield batch.column(0)
 
@@ -176,7 +177,7 @@ class ShardFolder:
         first_id = 0
         for part in self.manifest["parts"]:
             path, row = self.folder / part["file"], 0
-            with self._open_part(part) as file, _reading(path):
+            with self._open_part(part) as file, parquet_errors(path, REMAKE):
                 tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
                 columns = ["id", "text", *self._list_columns, *self._settings.columns]
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=columns):
@@ -203,7 +204,7 @@ class ShardFolder:
                 reason = "damaged, or replaced: not the file that the manifest describes"
                 raise InputError(reason, file=path, hint=f"copy it again, or {REMAKE}")
             file.seek(0)
-            with _reading(path):
+            with parquet_errors(path, REMAKE):
                 table = pq.ParquetFile(file)
                 schema = table.schema_arrow
             check_schema(schema, self._settings, self.tokenizer, path)
@@ -417,18 +418,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not any(part["rows"] for part in parts):
         raise InputError("no rows in these shards", file=folder, hint=REMAKE)
     return manifest
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors on an unreadable file into errors that name it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = f"not a readable Parquet file: {str(error).splitlines()[0]}"
-        raise InputError(reason, file=path, hint=REMAKE) from error
 
 
 def _is_part(part: Mapping[str, Any]) -> bool:

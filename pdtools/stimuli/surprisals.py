@@ -80,18 +80,16 @@ class Surprisals:
     _same: dict[str, list[int]] = field(default_factory=dict)
     _documents: list[range] = field(default_factory=list)
 
-    def parts(
-        self, context: Context, scorer: Mapping[str, Any]
-    ) -> Iterator[tuple[tuple[int, int], Sentence]]:
+    def parts(self, context: Context, about: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int], Sentence]]:
         """The texts that a model reads, each with its first sentence and number of sentences.
 
         Equal sentences are read once, unless they stand in documents.
 
         Args:
             context: the text to be read before sentences.
-            scorer: settings of its scorer.
+            about: settings of its model.
         """
-        stimuli, self._style = self.stimuli, scorer["text_style"]
+        stimuli, self._style = self.stimuli, about["text_style"]
         if context.stride is not None or context.of == DOCUMENT:
             names = stimuli.documents or [str(i) for i in range(len(stimuli.texts))]
             grouped = (list(own) for _, own in groupby(range(len(names)), key=names.__getitem__))
@@ -103,7 +101,7 @@ class Surprisals:
                 lines = (
                     SourcedLine(each, each, names[own[0]], i) for i, each in zip(own, sentences, strict=True)
                 )
-                for i, line in zip(own, with_documents(lines, scorer["window"]), strict=True):
+                for i, line in zip(own, with_documents(lines, about["window"]), strict=True):
                     yield (i, 1), line.sentence
             return
         for i, text in enumerate(stimuli.texts):
@@ -230,8 +228,8 @@ def score_parts(
 
     Args:
         models: from :func:`named_models`.
-        parts_of: gives a model's input, by its number and its scorer's settings: places, sentences.
-        settings: filled with the scorers' settings, by the numbers of models.
+        parts_of: gives a model's input, by its number and its settings: places, sentences.
+        settings: filled with the models' settings, by their numbers.
         plan, job: how the chunks are distributed and kept.
         parses: whether the best incremental parses are added to scores.
 
@@ -241,12 +239,12 @@ def score_parts(
     models = [replace(model, settings=replace(model.settings, parses=parses)) for model in models]
 
     def chunks() -> Iterator[Chunk]:
-        for number, model in enumerate(models):
-            scorer = model.settings.load()
-            if model.only_if_searched and scorer.settings["beam"] is None:
+        for number, named in enumerate(models):
+            model = named.settings.load()
+            if named.only_if_searched and model.settings["beam"] is None:
                 continue
-            settings[number] = dict(scorer.settings)
-            for chunk in cut(parts_of(number, scorer.settings), scorer.look_ahead):
+            settings[number] = dict(model.settings)
+            for chunk in cut(parts_of(number, model.settings), model.look_ahead):
                 places, sentences = zip(*chunk, strict=True)
                 yield Chunk(sentences, number, places)
 

@@ -344,11 +344,9 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
     found, close = _Found(), 0
-    item = columns.one("item") if bars or brackets else None
-    items = [str(row) for row in range(len(sheet.numbers))] if item is None else columns.keys(item)
-    n_regions: dict[str, int] = {}  # by item: those of its first sentence
-    uneven: list[int] = []
+    n_regions: list[list[int]] = []
     for row, own in enumerate(zip(*texts, strict=True)):
+        n_regions.append([])
         for place, cell in zip(places, own, strict=True):
             if bars and (both := _BRACKETS.search(cell)):
                 reason = f"brackets, {both[0]!r}, in a table with bars between regions"
@@ -360,12 +358,10 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
             text, spans = _as_they_stand(regions)
             close += sum(0 < end == start < after for (_, end), (start, after) in pairwise(spans))
             found.add(text, spans, [row] * len(spans), words)
-            if n_regions.setdefault(items[row], len(spans)) != len(spans) and row not in uneven[-1:]:
-                uneven.append(row)
+            n_regions[-1].append(len(spans))
             if len(places) > 1:
                 found.version.append(columns.called(place))
-    why = "and regions are compared by number: an empty one (| |) keeps the place"
-    columns.note("more or fewer regions than its item has elsewhere are in", uneven, why)
+    _note_items(columns, n_regions)
     marks = "|" if bars else "[ ]" if brackets else ""
     form = f"wide: a sentence a row ({', '.join(map(columns.called, places))})"
     form += f", regions between {marks}" if marks else ""
@@ -373,6 +369,32 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     version = "version" if columns.has("condition") else "condition"
     new = [*([version] if len(places) > 1 else []), *(["region", "region_text"] if marks else [])]
     return _made(columns, found, form, new, words=words)
+
+
+def _note_items(columns: _Columns, n_regions: Sequence[Sequence[int]]) -> None:
+    """Note rows without an item, and rows with more or fewer regions than their item has in the first one.
+
+    Args:
+        columns: the columns.
+        n_regions: for each row, the number of regions of each of its sentences.
+    """
+    names = [columns.given["item"]] if "item" in columns.given else ROLES["item"]
+    places = next(filter(None, map(columns.named, names)), [])
+    items = list(map(str, range(len(n_regions))))
+    if len(places) == 1 and any(cells := [text.strip() for text in columns.sheet.texts(places[0])]):
+        items = cells
+        why = "and conditions are compared within items: of merged cells only the first has the value"
+        columns.note(
+            f"{columns.called(places[0])} is empty in", [i for i, each in enumerate(items) if not each], why
+        )
+    first: dict[str, int] = {}
+    uneven = [
+        row
+        for row, (item, numbers) in enumerate(zip(items, n_regions, strict=True))
+        if set(numbers) != {first.setdefault(item, numbers[0])}
+    ]
+    why = "and regions are compared by number: an empty one (| |) keeps the place"
+    columns.note("more or fewer regions than its item has elsewhere are in", uneven, why)
 
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")

@@ -295,11 +295,11 @@ class ShardInput:
                 )
             streams = {role: Stream(shards) for role, shards in self._sets.items()}
             return streams["train"], streams.get("valid")
-        if model.has_derivations and self.settings["layout"] == "block":
+        if model.derivation_kind.exist and self.settings["layout"] == "block":
             raise PdtoolsError("blocks of running text have no trees: choose model transformer")
         # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
         labels = {shards.labels for shards in self._sets.values() if shards.has_constituents}
-        if model.reads_labels and len(labels) > 1:
+        if model.derivation_kind.labelled and len(labels) > 1:
             raise PdtoolsError(
                 f"{self._sets['valid'].folder}: labels differ from those of the training shards"
                 " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
@@ -310,7 +310,7 @@ class ShardInput:
         longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
         kept = {}
         for role, shards in self._sets.items():
-            if role == "valid" and model.reads_labels:
+            if role == "valid" and model.derivation_kind.labelled:
                 # Validated like models without labels: the rarest label takes the place of one that training
                 # lacks, as <unk> does for words.
                 shards = shards.with_known_labels()

@@ -321,7 +321,7 @@ def _sample_log(
     loaded: LoadedModel, valid_set: Sentences, number: int, parse: ParseSamples | None
 ) -> SampleLog | None:
     """The log of a few validation sentences' parses; None if there are none, or the model does not parse."""
-    if parse is None or not (loaded.model.has_derivations or loaded.model.has_treereg):
+    if parse is None or not (loaded.model.derivation_kind.exist or loaded.model.has_treereg):
         return None
     samples = pick_samples(valid_set.shards, valid_set.rows.tolist(), number)
     return SampleLog(loaded, samples, parse) if samples else None
@@ -341,7 +341,7 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
         raise PdtoolsError(
             f"config.treereg_layer: these data {lacking}: name shards with pdtools train --treereg-shards"
         )
-    if parsed is not None and model.has_derivations:
+    if parsed is not None and model.derivation_kind.exist:
         raise PdtoolsError(
             "--treereg-shards is for models without attachment_head, which would learn there too"
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pdtools.evaluation.formal.dyck import binomial_interval
+from pdtools.evaluation.intervals import wilson
 from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
 from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
@@ -226,7 +226,7 @@ def cell(seeds: list[dict[str, Any]]) -> str:
         return "-"
     share = mean(each["accuracy"] for each in seeds)
     prefixes = min(each["prefixes"] for each in seeds)
-    low, high = binomial_interval(share * prefixes, prefixes)
+    low, high = wilson(share * prefixes, prefixes)
     each = ", ".join(f"{100 * seed['accuracy']:.1f}" for seed in seeds)
     return f"**{100 * share:.1f}** [{100 * low:.1f}, {100 * high:.1f}] ({each})"
 
@@ -314,7 +314,7 @@ def accuracy_line(
     for _, closed in sorted(bins.items()):
         share = mean(item["chosen"] == item["closer"] for item in closed)
         prefixes = len({(item["set"], item["number"]) for item in closed})
-        low, high = binomial_interval(share * prefixes, prefixes)
+        low, high = wilson(share * prefixes, prefixes)
         x = mean(item[key] for item in closed)
         yield {"series": label, "x": x, "y": 100 * share, "low": 100 * low, "high": 100 * high}
 

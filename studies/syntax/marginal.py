@@ -25,7 +25,7 @@ from pdtools.search.families.attachment_beam import BeamResult, beam_search
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.kinds import particle_search
 from pdtools.search.model import Model
-from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam, Particles
+from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import GivenRow
 from pdtools.shards import ShardSet
 
@@ -48,9 +48,9 @@ def by_beam(loaded: LoadedModel, rows: Sequence[GivenRow], beam: int) -> Sequenc
     """What a beam finds: of action models a tenth of it for words, and a twentieth for the fast track."""
     ids = [row.tokens for row in rows]
     if not isinstance(loaded.model, GrammarLM):
-        return beam_search(loaded.model, ids, beam=AttachmentBeam(beam))
+        return beam_search(loaded.model, ids, search=SearchOptions(beam=beam))
     inside = [inside_words(row.word) for row in rows]
-    return word_synchronous_search(loaded.model, ids, beam=ActionBeam.of(beam), inside_words=inside)
+    return word_synchronous_search(loaded.model, ids, search=SearchOptions(beam=beam), inside_words=inside)
 
 
 def lines(

@@ -46,7 +46,7 @@ from pdtools.models.transformer.model import TransformerLM
 from pdtools.provenance import provenance
 from pdtools.search.batches import in_batches, strings_that_fit
 from pdtools.search.families.attachment_beam import BeamResult, beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
 from pdtools.trees.attachments import sentence_layout
 
@@ -396,7 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     room = [each.max_length or np.inf for each in (model, base) if each is not None]
     rows = np.flatnonzero(shards.lengths <= min(room))[: given.sentences].tolist()
     tokens = [shards.tokens(i) for i in rows]
-    found = beam_search(model, tokens, beam=AttachmentBeam(given.beam, given.margin))
+    found = beam_search(model, tokens, search=SearchOptions(beam=given.beam, margin=given.margin))
     logs, best = tapes_of(model, shards, rows, found, given.seed)
     if base is not None:
         logs["base"] = read(base, tokens, [base.no_derivation(each) for each in tokens]).logprobs

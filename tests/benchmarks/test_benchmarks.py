@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -137,7 +137,9 @@ def test_models_of_actions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(grammar_models, "ROWS", 2)
     monkeypatch.setattr(grammar_models, "WORDS", 4)
     monkeypatch.setattr(grammar_models, "SENTENCES", 1)
-    monkeypatch.setattr(grammar_models, "ActionBeam", lambda: ActionBeam(actions=4, words=2, fast_track=1))
+    monkeypatch.setattr(
+        grammar_models, "SearchOptions", lambda: SearchOptions(beam=4, word_beam=2, fast_track=1)
+    )
     asked, string_of = [], grammar_models.string_of
     monkeypatch.setattr(
         grammar_models, "string_of", lambda words, *more: asked.append(words) or string_of(words, *more)

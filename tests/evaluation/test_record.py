@@ -28,10 +28,10 @@ from pdtools.evaluation.bootstrap import Sums
 from pdtools.search.scores import Unscorable
 
 
-def name_colours(data, scorer, progress):
+def name_colours(data, model, progress):
     """Is the first of two sentences the more probable one?"""
     rows = [line.rstrip("\\n").split("\\t") for path in data for line in open(path, encoding="utf-8")]
-    found = list(progress(scorer.score(text for _, *pair in rows for text in pair), 2 * len(rows)))
+    found = list(progress(model.score(text for _, *pair in rows for text in pair), 2 * len(rows)))
     bits = [None if isinstance(score, Unscorable) else -score.total / math.log(2) for score in found]
     right = [None if None in pair else pair[0] < pair[1] for pair in zip(bits[::2], bits[1::2])]
     scored = [number for number in bits[::2] if number is not None]
@@ -41,7 +41,7 @@ def name_colours(data, scorer, progress):
         "correct": right, "bits": bits[::2], "one": [1] * len(rows),
     }
     scores = {"overall": sum(known) / len(known), "bits": sum(scored) / len(scored)}
-    return Results(scores=scores, counts={"items_scored": len(known)}, settings={"scorer": scorer.settings},
+    return Results(scores=scores, counts={"items_scored": len(known)}, settings={**model.settings},
                    tables={"items": pa.table(items)})
 
 
@@ -324,11 +324,11 @@ def test_results_that_do_not_say_what_they_are_are_of_another_kind(
 def test_results_of_another_format_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
     document = json.loads((tmp_path / "a/results.json").read_text())
-    for number in (1, 3, None):
+    for number in (1, 4, None):
         (tmp_path / "a/results.json").write_text(json.dumps({**document, "format": number}))
         assert run(["compare", a, b]) == 1
         assert (
-            f"{a}/results.json: results of another version of pdtools: no format 2 ("
+            f"{a}/results.json: results of another version of pdtools: no format 3 ("
             in capsys.readouterr().err
         )
 

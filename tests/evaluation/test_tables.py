@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdtools.errors import visible
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
@@ -42,7 +43,6 @@ from pdtools.report.tables import (
     markdown_table,
     print_table,
 )
-from pdtools.report.visible import visible
 
 
 class Terminal(io.StringIO):

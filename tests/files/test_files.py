@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from pdtools import files
 from pdtools.cli.main import run
-from pdtools.cli.outputs import check_picture
+from pdtools.cli.running import check_picture
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files, items_of
@@ -44,15 +44,6 @@ from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.forms import may_be_brackets
-
-
-def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
-    for name in ("b.mrg", "a.mrg.gz", "sub/c.mrg", "notes.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    found = files.expand_inputs([str(tmp_path)], [".mrg"])
-    assert [Path(f).relative_to(tmp_path).as_posix() for f in found] == ["a.mrg.gz", "b.mrg", "sub/c.mrg"]
-
 
 ENDINGS = (".mrg", ".MRG", ".trees", ".mrg.gz", ".trees.zst", ".txt", ".md", "", ".mrg.bak")
 NAMES = st.tuples(
@@ -727,19 +718,11 @@ def test_json_of_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     assert files.read_json(tmp_path / "x.json") == {"file": name}
 
 
-def test_rejects_fail_or_are_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.mrg:3: unbalanced .*--on-error skip"):
-        files.Rejects("fail").add("unbalanced", file="a.mrg", line=3, text="(S")
-    rejects = files.Rejects("skip")
-    rejects.add("unbalanced", file="a.mrg", line=3, text="(S")
-    rejects.write(tmp_path / "rejects.jsonl")
-    assert rejects.by_reason() == {"unbalanced": 1}
-    assert json.loads((tmp_path / "rejects.jsonl").read_text()) == {
-        "file": "a.mrg",
-        "line": 3,
-        "reason": "unbalanced",
-        "text": "(S",
-    }
+def test_a_table_that_is_held_is_read_again() -> None:
+    given = files.GivenText.of(["a\tb", "1\t2"])
+    assert (
+        list(files.read_table(given)) == list(files.read_table(given)) == [(1, ["a", "b"]), (2, ["1", "2"])]
+    )
 
 
 def test_json_errors_name_the_line(tmp_path: Path) -> None:
@@ -794,8 +777,8 @@ def test_an_error_of_the_system_without_a_name_names_the_output(
 
 def cut_swap(folder: Path) -> None:
     """Leave a folder as a process does that is killed between the two renames of a swap."""
-    folder.rename(folder.with_name(f".{folder.name}.0.old"))
-    folder.with_name(f".{folder.name}.0.tmp").mkdir(exist_ok=True)
+    folder.rename(folder.with_name(f".{folder.name}.new.old"))
+    folder.with_name(f".{folder.name}.new.tmp").mkdir(exist_ok=True)
 
 
 def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
@@ -804,7 +787,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     assert len(files.expand_inputs([str(place)], [".trees"])) == 2
     cut_swap(place)
     assert provenance({"data": place})["inputs"]["data"]["files"] == 4
-    document = {"format": 2, "scores": {}, "counts": {}, "settings": {"task": "sg"}}
+    document = {"format": 3, "scores": {}, "counts": {}, "settings": {"task": "sg"}}
     (place / "results.json").write_text(json.dumps(document))
     cut_swap(place)
     with pytest.raises(InputError, match=r"no items\.parquet"):
@@ -819,7 +802,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     cut_swap(place)
     with pytest.raises(InputError, match="not a (pdtools )?checkpoint"):
         checkpoint_folder(place)
-    (tmp_path / ".d.0.tmp").rmdir()
+    (tmp_path / ".d.new.tmp").rmdir()
     with pytest.raises(PdtoolsError, match="exists already"):
         files.check_output(place, overwrite=False)
 

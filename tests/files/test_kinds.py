@@ -37,6 +37,8 @@ SUITE = json.dumps({"meta": {"name": "x"}, "predictions": [], "items": []}, inde
         ("(1 (2 )2 )1 (3 )3", None),  # strings of a formal language
         ("(He saw it (see below).)\nNobody else did.", None),
         ("(see below)", None),
+        ("(see (Smith 1999)) The dog barks.\nIt does.\n", None),
+        ("(S (NN dog) (VB bar", Kind.TREES),
         (PAIR, Kind.PAIRS),
         ("UID\tsentence_good\tsentence_bad\nx\tHe runs.\tHe run.", Kind.PAIRS),
         ("id\tsentence_good\nx\tHe runs.", Kind.PAIRS),  # whose reader says what is missing
@@ -196,14 +198,3 @@ def test_text_is_taken_for_trees_only_if_it_could_be(
     assert found in (None, Kind.TEXT, Kind.TREES)
     if not text.strip().startswith("("):
         assert found is not Kind.TREES
-
-
-def test_text_that_begins_with_brackets_is_no_tree(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    for text, kind in (
-        ("(see (Smith 1999)) The dog barks.\nIt does.\n", None),
-        ("(S (NN dog))\n(S (NN cat))\n", Kind.TREES),
-        ("(S (NN dog) (VB bar", Kind.TREES),
-    ):
-        path.write_text(text)
-        assert kind_of(path) == kind

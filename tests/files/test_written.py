@@ -202,11 +202,6 @@ def test_a_damaged_list_lists_nothing(text: str, tmp_path: Path) -> None:
     assert not is_whole(tmp_path)
 
 
-def test_files_without_the_list(tmp_path: Path) -> None:
-    (tmp_path / "chapter.tex").write_text("ten years")
-    assert holds_others(tmp_path)
-
-
 def test_an_unfinished_run_is_to_be_resumed(tmp_path: Path) -> None:
     """Until its state says why it is over."""
     (tmp_path / MANIFEST).write_text(json.dumps(growing("training run")))

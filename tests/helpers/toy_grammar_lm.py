@@ -22,7 +22,6 @@ from pdtools.models import Batch, LanguageModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
-from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import Continuation, RowScore, SearchResult
 from pdtools.trees import Tree, merge_subwords, tree_from_attachments
 
@@ -33,28 +32,6 @@ class ToyKind(DerivationKind):
     name = "toy actions"
     written = True
     unit = "action"
-
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """See :meth:`DerivationKind.derive`."""
-        assert isinstance(model, ToyGrammarLM)
-        return ToyDerivations(model, rows, length)
-
-    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Pack the binary trees of rows as actions, ROOT before them."""
-        assert isinstance(model, ToyGrammarLM)
-        lines = []
-        for tokens, attach in rows:
-            inner = tokens[1:-1].tolist()
-            leaves = [str(token) for token in inner]
-            text = str(tree_from_attachments(np.asarray(attach)[1:-1] - 1, leaves))
-            lines.append([model.root_id, *_actions(model, text), model.eos_id])
-        longest = max(map(len, lines))
-        padded = [[*line, *[model.pad_id] * (longest - len(line))] for line in lines]
-        return Batch(
-            tokens=torch.tensor(padded),
-            attach=torch.arange(longest).expand(len(lines), -1),
-            lengths=torch.tensor([len(line) for line in lines]),
-        )
 
 
 def _actions(model: ToyGrammarLM, text: str) -> Iterator[int]:
@@ -100,6 +77,26 @@ class ToyGrammarLM(LanguageModel):
         self.open_id, self.close_id = config.vocab_size, config.vocab_size + 1
         n_actions = config.vocab_size + 2
         self.weight = nn.Parameter(torch.randn(n_actions, config.max_open + 1, n_actions))
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        return ToyDerivations(self, rows, length)
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """Pack the binary trees of rows as actions, ROOT before them."""
+        lines = []
+        for tokens, attach in rows:
+            inner = tokens[1:-1].tolist()
+            leaves = [str(token) for token in inner]
+            text = str(tree_from_attachments(np.asarray(attach)[1:-1] - 1, leaves))
+            lines.append([self.root_id, *_actions(self, text), self.eos_id])
+        longest = max(map(len, lines))
+        padded = [[*line, *[self.pad_id] * (longest - len(line))] for line in lines]
+        return Batch(
+            tokens=torch.tensor(padded),
+            attach=torch.arange(longest).expand(len(lines), -1),
+            lengths=torch.tensor([len(line) for line in lines]),
+        )
 
     def allowed(self, last: int, n_open: int) -> list[int]:
         """Actions allowed after these; the last one is ROOT at the start. They depend on the prefix alone."""
@@ -273,11 +270,6 @@ class EnumeratingFamily(SearchFamily):
     bound = "exact: all derivations"
     look_ahead = 2
     widest = 1 << 20
-
-    @staticmethod
-    def beam_of(search: SearchOptions) -> AttachmentBeam | None:
-        """See :meth:`SearchFamily.beam_of`."""
-        return search.for_attachments()
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [

@@ -30,12 +30,6 @@ class MarkKind(TokenwiseKind):
     name = "marks"
     unit = "mark"
 
-    def derive(
-        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
-    ) -> MarkDerivations:
-        """See :meth:`TokenwiseKind.derive`."""
-        return MarkDerivations(model, rows, length, entries)
-
     def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
         """See :meth:`DerivationKind.given`: not all trees are made of marks."""
         tokens = attach[1:-1] - 1
@@ -86,6 +80,10 @@ class MarkLM(LanguageModel):
         v = config.vocab_size
         self.following = nn.Parameter(torch.randn(v, 2, v))
         self.marks = nn.Parameter(torch.randn(v, 2, 2))
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> MarkDerivations:
+        """See :meth:`LanguageModel.derive`."""
+        return MarkDerivations(self, rows, length, entries)
 
     def following_of(self, last: Tensor, mark: Tensor) -> Tensor:
         """The log p of the next token, float64 (…, V)."""

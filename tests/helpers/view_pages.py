@@ -106,7 +106,7 @@ def write_blimp(
             )
     scores = {"overall": float(right.mean())}
     counts = {"items": right.size, "items_scored": right.size}
-    settings = {"task": "blimp", "scorer": {"kind": "derivation", "beam": 10}}
+    settings = {"task": "blimp", "kind": "derivation", "beam": 10}
     found = Results(scores=scores, counts=counts, settings=settings, tables=pair_tables(rows))
     made = {
         "inputs": {
@@ -161,7 +161,7 @@ def write_sg(folder: Path, right: np.ndarray[Any, Any], seed: int = 0) -> None:
     found = Results(
         scores={"overall": float(right.mean())},
         counts={"items": right.size, "items_scored": right.size},
-        settings={"task": "sg", "scorer": {"kind": "derivation", "beam": 10}},
+        settings={"task": "sg", "kind": "derivation", "beam": 10},
         tables={ITEMS: pa.Table.from_pylist(items), STRINGS_TABLE: pa.Table.from_pylist(regions)},
     )
     write_results(folder, found, {})

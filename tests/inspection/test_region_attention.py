@@ -26,7 +26,7 @@ from pdtools.inspection.region_attention import Question, evaluate_attention, me
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.search import beam_search
 from pdtools.search.families.proposal_trees import read_proposal_trees
-from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
+from pdtools.search.options import SearchOptions, TreesFile
 
 REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
 # Contents by condition; region 3 is empty, region 4 has two tokens.
@@ -78,7 +78,7 @@ def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]
     n = len(prefix) + 1
     attach = np.arange(n, dtype=np.int32)
     if loaded.model.derivation_kind.conditions_tokens:
-        attach = beam_search(loaded.model, [ids], beam=AttachmentBeam(50))[0].incremental[n - 1]
+        attach = beam_search(loaded.model, [ids], search=SearchOptions(beam=50))[0].incremental[n - 1]
     weights = attention_weights(loaded.model, loaded.model.pack([(ids[:n], attach)])).weights[0, :, :, n - 1]
     edges = [1, *(1 + i for i in itertools.accumulate(len(content.split()) for content in contents[:4]))]
     found = {

@@ -29,7 +29,6 @@ from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_text
 from pdtools.files.locks import locked
-from pdtools.files.packed import compress_zstd
 from pdtools.files.system import this_process
 from pdtools.jobs import (
     Done,
@@ -517,41 +516,6 @@ def test_what_was_there_when_a_run_began(tmp_path: Path, work: Doubling) -> None
     out.write_text("made")
     os.utime(out, ns=(then + 1_000_000, then + 1_000_000))
     assert not is_to_replace(out)
-
-
-def job_without_record(out: Path, work: Doubling, chunks: Sequence[list[int]]) -> None:
-    """A job as it was kept before outputs were recorded, with some of its chunks."""
-    folder = out.with_name("out.job")
-    (folder / "pieces").mkdir(parents=True)
-    job = {
-        "format": "pdtools job",
-        "command": ["double", "numbers.txt"],
-        "folder": str(out.parent),
-        "output": str(out),
-        "replaces": None,
-        "settings": {"pdtools": f"{__version__}, code {code_digest()}", "factor": 2},
-    }
-    (folder / "job.json").write_text(json.dumps(job, indent=2) + "\n")
-    (folder / "lock").touch()
-    for number, chunk in enumerate(chunks):
-        data = compress_zstd(work.pack([2 * x for x in chunk]))
-        (folder / "pieces" / f"{number:05d}-{work.digest(chunk)}.zst").write_bytes(data)
-
-
-def test_jobs_without_a_record_are_continued_and_merged(tmp_path: Path, work: Doubling) -> None:
-    out = tmp_path / "out"
-    job_without_record(out, work, CHUNKS[:5])
-    assert make(out, work, Plan(resume=True)) == DOUBLED
-    assert len(work.done()) == len(CHUNKS) - 5
-    out.unlink()
-    job_without_record(out, work, CHUNKS)
-    with only_merging():
-        assert make(out, work) == DOUBLED
-    assert len(work.done()) == len(CHUNKS) - 5
-    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
-    job_without_record(out, work, CHUNKS)
-    assert not finished(out)  # nothing says that they made it
-    assert len(list(job_path(out).glob("pieces/*"))) == len(CHUNKS)
 
 
 # --- any order of all these ----------------------------------------------------------------------

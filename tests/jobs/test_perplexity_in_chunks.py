@@ -28,7 +28,7 @@ from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardFolder, ShardSet
-from pdtools.trees import Constituents, Tree
+from pdtools.trees import Tree
 
 Cases = Callable[[str], Case]
 
@@ -168,21 +168,6 @@ def test_rows_whose_trees_changed_are_scored_again(
     command.clear()
     assert pdtools(command("-q")) == 0
     assert command.made() == resumed
-
-
-def test_whatever_a_row_says_is_in_its_digest() -> None:
-    numbers = np.arange(4, dtype=np.int32)
-    row = RowToScore(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers, text="a b")
-    others = [
-        dataclasses.replace(row, number=1),
-        dataclasses.replace(row, tokens=numbers[::-1].copy()),
-        dataclasses.replace(row, word=numbers[::-1].copy()),
-        dataclasses.replace(row, derivation=np.zeros(4, np.int32)),
-        dataclasses.replace(row, derivation=Constituents(numbers, numbers, numbers)),
-    ]
-    work = RowWork(None, len, tuple[float | None, ...])  # type: ignore[arg-type]
-    assert len({work.digest(chunk) for chunk in ([], [row], *([other] for other in others))}) == 7
-    assert work.digest([row]) == work.digest([dataclasses.replace(row, derivation=numbers.copy())])
 
 
 @pytest.mark.parametrize(

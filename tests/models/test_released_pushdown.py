@@ -36,7 +36,7 @@ from pdtools.models.released_pushdown import import_model, read_vocabulary
 from pdtools.search.families.attachment_beam import beam_search
 from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.model import load_model
-from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
+from pdtools.search.options import SearchOptions, TreesFile
 from pdtools.search.sampling import sample
 from pdtools.tokenization import split_words
 
@@ -96,7 +96,7 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
     for row, (words, attach) in enumerate(rows):
         (*tokens, eos, final), chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])
         n = len(words) + 2
-        of_end = (chosen[-1], 0) if loaded.model.words_depend else (0, chosen[-1])
+        of_end = (chosen[-1], 0) if loaded.model.derivation_kind.conditions_tokens else (0, chosen[-1])
         found = parts.token_logprobs[row, 1:n].numpy()
         np.testing.assert_allclose(found, [*tokens, eos + final + of_end[0]], atol=2e-5)
         found = parts.attach_logprobs[row, 1:n].numpy()
@@ -111,8 +111,8 @@ def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: st
     loaded, plain = imported(name, normalize)
     strings = [(*WORDS, 12)[:n] for n in range(1, 7)] + [(7, 30, 9)]
     rows = [row_of(loaded, words) for words in strings]
-    beam = AttachmentBeam(132)
-    found = beam_search(loaded.model, rows, beam=beam, k_best=132, trace=132, structure=True)
+    beam = SearchOptions(beam=132)
+    found = beam_search(loaded.model, rows, search=beam, k_best=132, trace=132, structure=True)
     for words, result in zip(strings, found, strict=True):
         joints = {}
         for attach in attachments(len(words), open_only=normalize == "open"):
@@ -131,7 +131,7 @@ def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: st
         assert [len(each) for each in result.incremental] == list(range(1, len(words) + 3))
         # What a string's beginning has does not depend on what follows.
         row = row_of(loaded, [*words, 3])
-        (longer,) = beam_search(loaded.model, [row], beam=beam, structure=True)
+        (longer,) = beam_search(loaded.model, [row], search=beam, structure=True)
         assert np.isfinite(longer.structure).all()
         np.testing.assert_allclose(
             longer.prefix_logprobs[: len(words) + 1], result.prefix_logprobs[:-1], atol=1e-5
@@ -146,10 +146,10 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
     begin = rng.integers(1, 50, 4)
     strings = [row_of(loaded, [*begin, *rng.integers(1, 50, n)]) for n in (0, 1, 3, 3, 6)]
     strings.append(row_of(loaded, begin[:2]))
-    beam = AttachmentBeam(3, margin)
-    together = beam_search(loaded.model, strings, beam=beam, trace=2, next_tokens="every", structure=True)
+    beam = SearchOptions(beam=3, margin=margin)
+    together = beam_search(loaded.model, strings, search=beam, trace=2, next_tokens="every", structure=True)
     for row, found in zip(strings, together, strict=True):
-        (alone,) = beam_search(loaded.model, [row], beam=beam)
+        (alone,) = beam_search(loaded.model, [row], search=beam)
         np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, atol=1e-5)
         assert found.derivations[0][1].tolist() == alone.derivations[0][1].tolist()
         assert found.next_logprobs is not None
@@ -190,7 +190,8 @@ def test_what_follows_a_prefix_is_not_the_end(imported: Any) -> None:
     model = imported("pushdown", "open")[0].model
     rows = [np.array([model.root_id, *WORDS[:n], model.eos_id], np.int32) for n in (2, 5, 3)]
     every, last = (
-        beam_search(model, rows, beam=AttachmentBeam(4), next_tokens=after) for after in ("every", "last")
+        beam_search(model, rows, search=SearchOptions(beam=4), next_tokens=after)
+        for after in ("every", "last")
     )
     for whole, end in zip(every, last, strict=True):
         assert whole.next_logprobs is not None
@@ -224,7 +225,7 @@ def test_illegal_attachments_lose_probability_as_released(imported: Any) -> None
     all_, allowed = (imported("pushdown", normalize)[0].model for normalize in ("all", "allowed"))
     both = [
         beam_search(
-            model, [np.array([model.root_id, *WORDS, model.eos_id], np.int32)], beam=AttachmentBeam(50)
+            model, [np.array([model.root_id, *WORDS, model.eos_id], np.int32)], search=SearchOptions(beam=50)
         )[0]
         for model in (all_, allowed)
     ]

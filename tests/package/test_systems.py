@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli import main
-from pdtools.cli.outputs import check_different
+from pdtools.cli.running import check_different
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory, atomic_text, kept, locks, system, write_json
 from pdtools.jobs import devices

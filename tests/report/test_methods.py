@@ -40,7 +40,7 @@ def test_methods_of_results() -> None:
         loaded(
             "big",
             "blimp",
-            {"scorer": {"kind": "derivation", "beam": 10, "margin": 2.5}},
+            {"kind": "derivation", "beam": 10, "margin": 2.5},
             {
                 "model": {"path": "runs/big", "sha256": weights},
                 "data": {"sha256": digest("0d0e0f010203dead")},
@@ -48,12 +48,12 @@ def test_methods_of_results() -> None:
             },
             **NEW,
         ),
-        loaded("base", "blimp", {"scorer": None}, {"model": {"sha256": digest("123456789abc")}}, **OLD),
+        loaded("base", "blimp", {}, {"model": {"sha256": digest("123456789abc")}}, **OLD),
         loaded("big", "parse", {"beam": 300}, {"model": {"sha256": {"config.json": digest("77")}}}, **NEW),
         loaded(
             "both",
             "reading",
-            {"models": {"m1": {"scorer": {"beam": 10, "margin": 2.5}}, "m2": {"scorer": {}}}},
+            {"models": {"m1": {"beam": 10, "margin": 2.5}, "m2": {}}},
             {
                 "model m1": {"sha256": digest("aaaa00001111")},
                 "model m2": {"sha256": digest("bbbb22223333")},

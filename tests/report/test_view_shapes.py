@@ -50,7 +50,7 @@ def write_task(folder: Path, task: str) -> Path:
         "parse": ({"f1": 50.0}, {"labeled": True, "binarize": "none"}, {"scored": 2}),
         "reading": (
             reading,
-            {"baseline": ["length"], "models": {"m": {"scorer": {}}}},
+            {"baseline": ["length"], "models": {"m": {}}},
             {"words_regressed": 9},
         ),
         "attention": ({}, {}, {}),
@@ -107,7 +107,6 @@ def test_what_pages_need_of_every_evaluation(task: str, path: str, value: Any, t
         ("reading", "settings.baseline", [5]),
         ("reading", "settings.models", [1]),
         ("reading", "settings.models", {"m": 5}),
-        ("reading", "settings.models", {"m": {"scorer": 5}}),
         ("reading", "scores.by_model", {"m": 5}),
     ],
 )

@@ -23,7 +23,7 @@ from pdtools.models import MODELS, register, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.kinds import SEARCHES, particle_search
-from pdtools.search.options import AttachmentBeam, Particles
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -110,7 +110,7 @@ def prefix_joints(model: MarkLM, tokens: Sequence[int]) -> dict[tuple[int, ...],
 def test_the_beam_search_of_attachments_takes_marks(beam: int) -> None:
     strings = [[3, 4, 5, 3], [3, 4], [], [3, 4, 5, 5, 4], [5, 3, 4]]
     model, rows = mark_model(), [row(tokens) for tokens in strings]
-    found = beam_search(model, rows, beam=AttachmentBeam(beam), k_best=100)
+    found = beam_search(model, rows, search=SearchOptions(beam=beam), k_best=100)
     for tokens, result in zip(strings, found, strict=True):
         wanted = plain_beam(model, tokens, beam)
         assert {tuple(made[1:-1].tolist()) for _, made in result.derivations} == set(wanted)
@@ -139,7 +139,7 @@ def test_particles_of_the_beam_search_are_unbiased() -> None:
     model, tokens = mark_model(), row([3, 4, 5, 5, 3])
     exact = plain_marginal(model, tokens[1:-1].tolist())
     estimates = [
-        math.exp(beam_search(model, [tokens], beam=AttachmentBeam(3), draw=seed)[0].marginal - exact)
+        math.exp(beam_search(model, [tokens], search=SearchOptions(beam=3), draw=seed)[0].marginal - exact)
         for seed in range(100)
     ]
     error = np.std(estimates) / math.sqrt(len(estimates))

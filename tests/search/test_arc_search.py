@@ -20,7 +20,7 @@ from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search import beam_search, sample
 from pdtools.search.kinds import particle_search
-from pdtools.search.options import AttachmentBeam, Particles
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.parses import Parsed
 from pdtools.trees import Tree
 
@@ -54,7 +54,9 @@ def joint_of(model: GiltLM, tokens: list[int], history: np.ndarray) -> float:
 @pytest.mark.parametrize("arcs", ["released", "set"])
 def test_a_full_beam_is_the_sum_over_all(arcs: str) -> None:
     model = gilt(arcs)
-    found = beam_search(model, [row(tokens) for tokens in STRINGS], beam=AttachmentBeam(600), k_best=600)
+    found = beam_search(
+        model, [row(tokens) for tokens in STRINGS], search=SearchOptions(beam=600), k_best=600
+    )
     for tokens, result in zip(STRINGS, found, strict=True):
         every = enumerate_derivations(model, row(tokens).tolist())
         assert result.prefix_logprobs.tolist() == pytest.approx(every.prefix_logprobs, rel=2e-6, abs=1e-5)
@@ -90,7 +92,7 @@ def test_a_narrow_beam_is_that_of_the_plain_search(
         sets=arcs == "set",
         best_counts=best_counts,
     )
-    (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(beam), k_best=beam)
+    (found,) = beam_search(model, [row(tokens)], search=SearchOptions(beam=beam), k_best=beam)
     assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, rel=2e-6, abs=1e-5)
     graphs = [sorted(graph_of_history(history).arcs) for _, history in found.derivations]
     assert graphs == [sorted(each.graph) for each in hypotheses]
@@ -103,7 +105,8 @@ def test_a_hypothesis_keeps_its_best_legal_count() -> None:
         torch.nn.init.zeros_(each.scorer.count.weight)
         each.scorer.count.bias.data.copy_(torch.arange(30.0))
     (found,), (every,) = (
-        beam_search(each, [row([3, 4])], beam=AttachmentBeam(600), k_best=600) for each in (model, plain)
+        beam_search(each, [row([3, 4])], search=SearchOptions(beam=600), k_best=600)
+        for each in (model, plain)
     )
     ((joint, history),) = found.derivations
     assert [len(graph_of_history(history)), len(every.derivations)] == [1 + 3, 8]
@@ -116,7 +119,7 @@ def test_a_margin_is_from_the_best_hypothesis_that_is_followed() -> None:
     torch.nn.init.zeros_(model.scorer.count.weight)
     # One arc is the likeliest count, but no arcs are likelier than each set of one.
     model.scorer.count.bias.data[:2] = torch.tensor([2.0, 2.1])
-    (found,) = beam_search(model, [row([3, 4])], beam=AttachmentBeam(600, margin=0.0), k_best=600)
+    (found,) = beam_search(model, [row([3, 4])], search=SearchOptions(beam=600, margin=0.0), k_best=600)
     assert all(len(graph_of_history(history)) == 2 for _, history in found.derivations)
 
 
@@ -172,7 +175,7 @@ def test_as_many_hypotheses_as_before_have_scores_of_their_own(
     sums, hypotheses = plain.search(
         network, tokens, starts, root=ROOT, eos=EOS, beam=beam, sets=arcs == "set"
     )
-    (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(beam), k_best=beam)
+    (found,) = beam_search(model, [row(tokens)], search=SearchOptions(beam=beam), k_best=beam)
     assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, rel=2e-6, abs=1e-5)
     graphs = [sorted(graph_of_history(history).arcs) for _, history in found.derivations]
     assert graphs == [sorted(each.graph) for each in hypotheses]

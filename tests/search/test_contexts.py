@@ -20,7 +20,7 @@ from pdtools.search.contexts import documents_of, joined, lines_of, parts_of, wi
 from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model
-from pdtools.search.options import DOCUMENT, AttachmentBeam, Context, SearchOptions
+from pdtools.search.options import DOCUMENT, Context, SearchOptions
 from pdtools.search.scores import GivenRow, Unscorable
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
@@ -206,7 +206,10 @@ def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, P
     found = one(load_model(folders["pushdown"], SearchOptions(beam=3), context=context), after(*texts))
     row = searched_row([ids(text) for text in texts])
     (searched,) = beam_search(
-        load_checkpoint(folders["pushdown"]).model, [row], beam=AttachmentBeam(3), commit=parses == "best"
+        load_checkpoint(folders["pushdown"]).model,
+        [row],
+        search=SearchOptions(beam=3),
+        commit=parses == "best",
     )
     np.testing.assert_allclose(found.logprobs, searched.logprobs[-4:], rtol=2e-6, atol=1e-6)
 

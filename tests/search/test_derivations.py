@@ -26,7 +26,7 @@ from pdtools.models import MODELS, LanguageModel, register, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.kinds import SEARCHES
 from pdtools.search.model import Model
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import SearchOptions
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -46,7 +46,7 @@ def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, sett
     plain = sorted(token.sum(1) + attach.sum(1), reverse=True)
     assert [joint for joint, _ in found.joints] == pytest.approx(plain, rel=2e-6, abs=1e-5)
     best = model.derive(1, 1).derivation(np.array(found.joints[0][1], np.int32))
-    searched = beam_search(model, [row(tokens)], beam=AttachmentBeam(1000))[0].derivations[0][1]
+    searched = beam_search(model, [row(tokens)], search=SearchOptions(beam=1000))[0].derivations[0][1]
     assert best.tokens.tolist() == tokens
     assert best.attach.tolist() == (searched[1:-1] - 1).tolist()
 

@@ -19,7 +19,7 @@ from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
 from pdtools.search import Model, beam_search, load_model
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import SearchOptions
 from pdtools.search.surprisal import Unit, surprisals
 from pdtools.tokenization import split_spaces
 
@@ -105,8 +105,8 @@ def test_half_precision_is_close_in_search(seed: int, settings: dict[str, str]) 
     ids = [row(tokens) for tokens in strings(8)]
     # A beam of one thousand leaves out next to nothing, so that both search the same hypotheses.
     for one, other in zip(
-        beam_search(model, ids, beam=AttachmentBeam(1000)),
-        beam_search(half, ids, beam=AttachmentBeam(1000)),
+        beam_search(model, ids, search=SearchOptions(beam=1000)),
+        beam_search(half, ids, search=SearchOptions(beam=1000)),
         strict=True,
     ):
         assert np.abs(one.logprobs - other.logprobs).max() < BF16_TOLERANCE

@@ -23,7 +23,7 @@ from pdtools.search.families.actions import ActionFamily
 from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
-from pdtools.search.options import AttachmentBeam, Context, SearchOptions
+from pdtools.search.options import Context, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Measure
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer
@@ -63,7 +63,7 @@ def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share:
     found = beam_search(
         model,
         [row(tokens) for tokens in strings],
-        beam=AttachmentBeam(1000),
+        search=SearchOptions(beam=1000),
         word_beginnings=begins,
         structure=True,
         share_prefixes=share,
@@ -89,7 +89,7 @@ def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() ->
     model = tiny_model(seed=1, positions="learned")
     scorer = AttachmentFamily(in_memory("pushdown", model), SearchOptions(beam=1000))
     strings = [[], [4], [3, 4, 3], [5, 5, 4, 5], [5, 3]]
-    ended = beam_search(model, [row(tokens) for tokens in strings], beam=AttachmentBeam(1000))
+    ended = beam_search(model, [row(tokens) for tokens in strings], search=SearchOptions(beam=1000))
     differ = 0
     for tokens, end, found in zip(
         strings, ended, scorer.continuations([row(tokens)[:-1] for tokens in strings]), strict=True
@@ -206,9 +206,9 @@ def test_measures_after_other_sentences_are_those_of_the_sentence(
     name: str, of_windows: dict[str, LoadedModel]
 ) -> None:
     """Against what the whole row's distributions say, from where the sentence's ROOT stands."""
-    loaded, beam = of_windows[name], AttachmentBeam(8)
+    loaded, beam = of_windows[name], SearchOptions(beam=8)
     context = Context(of="x", sentences=("ba bb ab", "c"))
-    scorer = Model.of(loaded, SearchOptions(beam=beam.width), context=context, measures=EVERY)
+    scorer = Model.of(loaded, beam, context=context, measures=EVERY)
     tokenizer, model = loaded.tokenizer, loaded.model
     before = [tokenizer.encode(split_spaces(text)).ids[:-1] for text in context.sentences]
     begins = word_beginnings(tokenizer)
@@ -219,7 +219,7 @@ def test_measures_after_other_sentences_are_those_of_the_sentence(
         ids, m = np.concatenate([*before, own]), len(own) - 1
         if name == "pushdown":
             (searched,) = beam_search(
-                model, [ids], beam=beam, commit=True, word_beginnings=begins, structure=True
+                model, [ids], search=beam, commit=True, word_beginnings=begins, structure=True
             )
             assert searched.summaries is not None
             assert searched.structure is not None

@@ -8,7 +8,7 @@ from search_oracle import row, tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import batches, beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 
 def test_long_sentences_and_little_memory_still_fit_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,12 @@ def test_a_beam_that_no_memory_holds_is_refused_before_it_is_taken(
     sentence = [row([2] * 40)]
     monkeypatch.setattr(type(model), "advance", lambda *_: pytest.fail("searched"))
     with pytest.raises(PdtoolsError, match=r"a sentence of 40 tokens take .* GiB: try a smaller --beam"):
-        beam_search(model, sentence, beam=AttachmentBeam(10**18, margin))
+        beam_search(model, sentence, search=SearchOptions(beam=10**18, margin=margin))
 
 
 def test_a_large_beam_costs_what_it_holds() -> None:
     short = [row([2, 2, 2])]
-    large, full = (beam_search(tiny_model(), short, beam=AttachmentBeam(beam))[0] for beam in (10**18, 14))
+    large, full = (
+        beam_search(tiny_model(), short, search=SearchOptions(beam=beam))[0] for beam in (10**18, 14)
+    )
     assert large.marginal == full.marginal

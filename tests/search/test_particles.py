@@ -24,7 +24,7 @@ from pdtools.search import beam_search
 from pdtools.search.families.actions import inside_words
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search, with_particles
-from pdtools.search.options import ActionBeam, AttachmentBeam, Particles
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.particles import thin, uniform_of
 from pdtools.search.scores import GivenRow, RowScore
 
@@ -101,7 +101,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarra
 def exact(model: LanguageModel, ids: np.ndarray) -> np.ndarray:
     """A_t over all derivations."""
     if model.layout == "window":  # a full beam is compared with its definition elsewhere
-        return beam_search(model, [ids], beam=AttachmentBeam(EVERY))[0].prefix_logprobs
+        return beam_search(model, [ids], search=SearchOptions(beam=EVERY))[0].prefix_logprobs
     return np.array(enumerate_derivations(model, ids.tolist()).prefix_logprobs)
 
 
@@ -184,15 +184,15 @@ def test_rows_have_their_own_estimates(name: str) -> None:
         ids = [row([A, B, C]), row([B]), row([A, C])]
         words = [np.array([-1, 0, 0, 1, -1]), np.array([-1, 0, -1]), np.array([-1, 0, 1, -1])]
         rows = [GivenRow(tokens, None, word) for tokens, word in zip(ids, words, strict=True)]
-        beam = ActionBeam(actions=EVERY, words=EVERY, fast_track=0)
+        beam = SearchOptions(beam=EVERY, word_beam=EVERY, fast_track=0)
         inside = [inside_words(word) for word in words]
         assert isinstance(model, GrammarLM)
-        searched: list[Any] = list(word_synchronous_search(model, ids, beam=beam, inside_words=inside))
+        searched: list[Any] = list(word_synchronous_search(model, ids, search=beam, inside_words=inside))
         ends = [float(found.logprobs[-1]) for found in searched]
     else:
         ids = [WINDOW, searched_row([[A], [B]]), searched_row([[C, A, B]])]
         rows = [GivenRow(tokens[:-1], None, np.zeros(len(tokens) - 1, np.int32)) for tokens in ids]
-        searched = list(beam_search(model, ids, beam=AttachmentBeam(EVERY)))
+        searched = list(beam_search(model, ids, search=SearchOptions(beam=EVERY)))
         ends = [
             float(found.logprobs[np.isin(tokens[1:], (1, 2))].sum())
             for tokens, found in zip(ids, searched, strict=True)

@@ -25,7 +25,7 @@ from pdtools.search import (
     load_model,
 )
 from pdtools.search.families.proposal_trees import read_proposal_trees
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -106,7 +106,7 @@ def test_all_attachments_are_a_full_beam(pushdown: LoadedModel, tmp_path: Path) 
         ids = row(ids_of(pushdown, sentence))
         every = [np.array(attach, np.int32) for attach in all_attachments(len(ids) - 2)]
         found.family._proposals.by_ids[ids.tobytes()] = every[::-1]
-        wanted = beam_search(pushdown.model, [ids], beam=AttachmentBeam(1000))[0]
+        wanted = beam_search(pushdown.model, [ids], search=SearchOptions(beam=1000))[0]
         assert wanted.log_share_kept == 0
         assert score(found, sentence)[0].logprobs == pytest.approx(wanted.logprobs, rel=2e-6, abs=1e-5)
         assert found.family._prefix_logprobs([ids])[0] == pytest.approx(

@@ -32,7 +32,7 @@ from pdtools.search import (
 )
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.model import Model
-from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Beginning, GivenRow
 from pdtools.tokenization import (
@@ -217,7 +217,7 @@ def test_what_a_narrow_search_gives_beside_its_scores(folders: dict[str, Path], 
     model = load_checkpoint(folders[name]).model
     texts = ["a b c b a", "c", "b c c a"]
     ids = [row([3 + "abc".index(word) for word in text.split()]) for text in texts]
-    plain = beam_search(model, ids, beam=AttachmentBeam(2))
+    plain = beam_search(model, ids, search=SearchOptions(beam=2))
     scored, parsed = list(searcher.score_with_parses(texts)), list(searcher.parse(texts))
     for text, wanted, found, best in zip(texts, plain, scored, parsed, strict=True):
         assert isinstance(found, ParsedScore)
@@ -256,7 +256,7 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
 
     encoding = tokenizer.encode(join_words(words, "ptb"))
     assert len(encoding.ids) - 2 > len(words)
-    (found,) = beam_search(model, [encoding.ids], beam=AttachmentBeam(20))
+    (found,) = beam_search(model, [encoding.ids], search=SearchOptions(beam=20))
     starts, ends, _ = spans_from_attachments(found.derivations[0][1][1:-1] - 1)
     word = [*encoding.word[1:-1].tolist(), len(words)]
     edges = {k for k in range(len(word)) if k == 0 or word[k] != word[k - 1]}

@@ -15,8 +15,6 @@ from pdtools.search.options import (
     AUTO_SEARCH,
     DEFAULT_SEARCH,
     NO_SEARCH,
-    ActionBeam,
-    AttachmentBeam,
     SearchOptions,
     TreesFile,
 )
@@ -42,30 +40,27 @@ def test_what_does_not_go_together(asked: dict[str, Any], problem: str) -> None:
 
 
 def test_what_it_is_to_each_kind() -> None:
-    assert SearchOptions(beam=40, margin=2.0).for_attachments() == AttachmentBeam(40, 2.0)
-    assert SearchOptions(beam=40, margin=2.0).for_actions() == ActionBeam(
-        actions=40, words=4, fast_track=2, margin=2.0
-    )
+    asked = SearchOptions(beam=40, margin=2.0)
+    of_all = {"beam": 40, "margin": 2.0}
+    assert asked.described(has_widths=False) == of_all
+    assert asked.described(has_widths=True) == {**of_all, "word_beam": 4, "fast_track": 2}
     wide = SearchOptions(beam=40, word_beam=30, fast_track=0)
-    assert wide.for_actions() == ActionBeam(actions=40, words=30, fast_track=0)
+    of_actions = {"beam": 40, "margin": None, "word_beam": 30, "fast_track": 0}
+    assert wide.described(has_widths=True) == of_actions
     for no_beam in (NO_SEARCH, replace(wide, beam=None)):
-        assert no_beam.for_actions() is None
-    assert NO_SEARCH.for_attachments() is None
-    for ask in (wide.for_attachments, wide.check_one_width):
-        with pytest.raises(PdtoolsError, match="are for action models: leave them out"):
-            ask()
-    for ask in (AUTO_SEARCH.for_attachments, AUTO_SEARCH.for_actions, AUTO_SEARCH.check_number):
-        with pytest.raises(PdtoolsError, match="works only for eval-blimp"):
-            ask()
+        assert no_beam.described(has_widths=True) == {"beam": None, "margin": None}
+    with pytest.raises(PdtoolsError, match="are for action models: leave them out"):
+        wide.check_one_width()
+    with pytest.raises(PdtoolsError, match="works only for eval-blimp"):
+        AUTO_SEARCH.check_number()
 
 
 def test_widths_and_margins_that_no_search_has() -> None:
     for wrong in (-1.0, float("nan")):
-        for make in (lambda m: AttachmentBeam(3, m), lambda m: ActionBeam.of(3, margin=m)):
-            with pytest.raises(PdtoolsError, match="margin must be at least 0"):
-                make(wrong)
+        with pytest.raises(PdtoolsError, match="margin must be at least 0"):
+            SearchOptions(beam=3, margin=wrong)
     with pytest.raises(PdtoolsError, match="at least 1, not 0"):
-        AttachmentBeam(0)
+        SearchOptions(beam=0)
 
 
 def test_what_is_given() -> None:
@@ -80,17 +75,12 @@ def test_what_is_given() -> None:
     ]
 
 
-def test_jobs_and_results_have_flat_names() -> None:
+def test_jobs_have_flat_names() -> None:
     asked = {"beam": 5, "margin": 2.0, "word_beam": 3, "fast_track": None, "cky": True}
     assert SearchOptions(**asked, max_batch=7).for_job() == asked  # type: ignore[arg-type]
     assert SearchOptions(trees=TREES).for_job() == {
         **{"beam": 100, "margin": None, "word_beam": None, "fast_track": None, "cky": False},
         "trees": TREES.sha256,
-    }
-    assert AttachmentBeam(5, 2.0).as_settings() == {"beam": 5, "margin": 2.0}
-    assert ActionBeam.of(40, margin=2.0).as_settings() == {
-        **{"beam": 40, "word_beam": 4, "fast_track": 2},
-        "margin": 2.0,
     }
 
 

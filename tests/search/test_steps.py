@@ -15,7 +15,7 @@ from pdtools.models import LanguageModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.search import BeamResult, beam_search
 from pdtools.search.families.word_synchronous import word_synchronous_search
-from pdtools.search.options import ActionBeam, AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4], [5, 3]]
 NARROW: list[dict[str, Any]] = [
@@ -34,7 +34,7 @@ def search(
     model: LanguageModel, strings: list[list[int]], *, beam: int, margin: float | None = None, **options: Any
 ) -> list[BeamResult]:
     return beam_search(
-        model, [row(string) for string in strings], beam=AttachmentBeam(beam, margin), **options
+        model, [row(string) for string in strings], search=SearchOptions(beam=beam, margin=margin), **options
     )
 
 
@@ -117,7 +117,7 @@ def test_nothing_but_the_trace_depends_on_it(model: LanguageModel, options: dict
 def test_windows_are_traced_too() -> None:
     model = tiny_model(layout="window")
     ids = searched_row([[3, 4], [5, 3, 4]])
-    (found,) = beam_search(model, [ids], beam=AttachmentBeam(4), trace=4)
+    (found,) = beam_search(model, [ids], search=SearchOptions(beam=4), trace=4)
     before = [np.zeros(1, np.int32)]
     for step in found.steps:
         for derivation, parent in zip(step.derivations, step.parents.tolist(), strict=True):
@@ -147,9 +147,11 @@ def test_beams_of_actions(name: str, positions: str) -> None:
     strings = [[3, 4, 5], [3], [3, 4]]
     ids = [row(string) for string in strings]
     full = word_synchronous_search(
-        model, ids, beam=ActionBeam(actions=10_000, words=10_000, fast_track=0), trace=10_000
+        model, ids, search=SearchOptions(beam=10_000, word_beam=10_000, fast_track=0), trace=10_000
     )
-    narrow = word_synchronous_search(model, ids, beam=ActionBeam(actions=8, words=3), trace=100)
+    narrow = word_synchronous_search(
+        model, ids, search=SearchOptions(beam=8, word_beam=3, fast_track=5), trace=100
+    )
     for string, found in zip(strings, full, strict=True):
         every = enumerate_derivations(model, row(string).tolist())
         assert [step.total for step in found.steps] == pytest.approx(

@@ -495,6 +495,8 @@ def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: P
         ("Item,sentence\n1,a | b\n2,a | b | c\n1,a | | b\n", ["more or fewer regions than its item has"]),
         ("item,sentence\n1,a [b] c\n1,a [b c]\n", ["more or fewer regions"]),
         ("item,sentence\n1,a | | b\n1,a | c | b\n", []),
+        ("Item,sentence\n1,a\n,b\n2,c\n,d\n", ["Item is empty in row 3 and 1 more, and conditions are"]),
+        ("item,sentence\n,a\n,b\n", []),
         ("sentence\na | b\na\n", []),
     ],
 )  # fmt: skip

@@ -66,8 +66,7 @@ def test_a_page_a_command() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_its_page_has_its_help_and_every_option(name: str) -> None:
     page = (PAGES / "commands" / f"{name.split()[0]}.md").read_text("utf-8")
-    assert f"<!-- generated: reference about {name} -->" in page
-    assert f"<!-- generated: reference options {name} -->" in page
+    assert f"<!-- generated: reference command {name} -->" in page
     options = [each for each in every_command()[name].params if each.param_type_name == "option"]
     wanted = {option for each in options for option in (*each.opts, *each.secondary_opts)}
     table = REFERENCE.options(*name.split())
@@ -108,7 +107,7 @@ def test_most_helps_show_what_their_commonest_call_prints() -> None:
 def test_a_row_of_options_says_values_default_and_bounds() -> None:
     table = REFERENCE.shared_options() + REFERENCE.options("surprisal")
     assert "| `--dtype` | " in table
-    assert " One of `float32`, `bf16`. Default: `float32`. |" in table
+    assert " `float32` (default), `bf16`. |" in table
     assert "| `--bos`, `--no-bos` | " in table
     assert " Default: `--bos`. |" in table
     assert "| `--workers` N | " in table

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from shell import Shell, script
 
-from pdtools.evaluation.formal.dyck import binomial_interval
+from pdtools.evaluation.intervals import wilson
 from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -185,7 +185,7 @@ def report() -> ModuleType:
 
 def test_seeds_that_close_the_same_prefixes_do_not_narrow_the_interval(report: ModuleType) -> None:
     seeds = [{"accuracy": accuracy, "prefixes": 100} for accuracy in (0.5, 0.7)]
-    low, high = binomial_interval(60, 100)
+    low, high = wilson(60, 100)
     assert report.cell(seeds) == f"**60.0** [{100 * low:.1f}, {100 * high:.1f}] (50.0, 70.0)"
     seeds.insert(0, {"accuracy": 0.6, "prefixes": 200})  # one that was begun before the test was made smaller
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in report.cell(seeds)
@@ -201,9 +201,9 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     elsewhere = {**item(1, 16, ")2"), "set": "dependency-50-depth-40"}
     rows = list(report.accuracy_line("a model", [*one, *other, elsewhere], "depth", "depth", 15, 6))
     assert [(row["x"], row["y"]) for row in rows] == [(17.5, 75), (21, 0)]
-    ends = [100 * end for end in binomial_interval(1.5, 2)]
+    ends = [100 * end for end in wilson(1.5, 2)]
     assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(ends)
-    assert rows[1]["high"] == pytest.approx(100 * binomial_interval(0, 1)[1])
+    assert rows[1]["high"] == pytest.approx(100 * wilson(0, 1)[1])
 
 
 def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:

@@ -79,7 +79,7 @@ def test_an_item_without_a_surprisal(regions: pd.DataFrame, tmp_path: Path) -> N
 def write_results(folder: Path, scores: dict[str, Any], *, words: int = 1, read: int | None = None) -> None:
     folder.mkdir(parents=True)
     provenance = {"inputs": {"model": {"words": read}}}
-    document = {"format": 2, "scores": scores, "counts": {"words": words}, "provenance": provenance}
+    document = {"format": 3, "scores": scores, "counts": {"words": words}, "provenance": provenance}
     (folder / "results.json").write_text(json.dumps({**document, "settings": {"task": "toy"}}))
 
 

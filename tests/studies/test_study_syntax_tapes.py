@@ -21,7 +21,7 @@ from pdtools.models import collate, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores
 from pdtools.search.families.attachment_beam import beam_search
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.training.loss import evaluate
 from pdtools.trees import SourcedTree, Tree, attachments
@@ -67,7 +67,7 @@ def found(
 
 def logs_of(model: TransformerLM, shards: ShardSet) -> dict[str, list[np.ndarray]]:
     rows = range(len(shards))
-    searched = beam_search(model, [shards.tokens(i) for i in rows], beam=AttachmentBeam(BEAM))
+    searched = beam_search(model, [shards.tokens(i) for i in rows], search=SearchOptions(beam=BEAM))
     logs: dict[str, list[np.ndarray]] = STUDIED.tapes_of(model, shards, rows, searched, 0)[0]
     return logs
 
@@ -191,7 +191,7 @@ def test_the_tape_of_the_best_hypothesis_so_far() -> None:
     """Each token by a pass of its own; a beam of one has a single derivation."""
     model, rng = tiny_model("pushdown", seed=8), np.random.default_rng(0)
     tokens = [row(rng.integers(3, 6, size=n)) for n in (1, 4, 7, 9, 12)]
-    searched = beam_search(model, tokens, beam=AttachmentBeam(20))
+    searched = beam_search(model, tokens, search=SearchOptions(beam=20))
     found, changes = STUDIED.incremental(model, tokens, searched), 0
     for ids, result, values in zip(tokens, searched, found, strict=True):
         for t in range(len(ids) - 1):
@@ -201,7 +201,7 @@ def test_the_tape_of_the_best_hypothesis_so_far() -> None:
             assert values[t] == pytest.approx(expected[t], rel=2e-6, abs=1e-5)
             changes += bool(t and result.incremental[t][:-1].tolist() != result.incremental[t - 1].tolist())
     assert changes > 3
-    greedy = beam_search(model, tokens, beam=AttachmentBeam(1))
+    greedy = beam_search(model, tokens, search=SearchOptions(beam=1))
     best = STUDIED.read(model, tokens, [each.derivations[0][1] for each in greedy]).logprobs
     for a, b in zip(STUDIED.incremental(model, tokens, greedy), best, strict=True):
         assert a == pytest.approx(b, rel=2e-6, abs=1e-5)

@@ -187,8 +187,8 @@ def test_interrupted_twice_and_a_cut_swap(
     wanted, uninterrupted = reference
     run = tmp_path / "run"
     train_until(toy_train, run, wanted, toy_valid, 3, 7)
-    (run / "last").rename(run / ".last.0.old")  # killed between the two renames of a swap
-    (run / ".last.0.tmp").mkdir()
+    (run / "last").rename(run / ".last.new.old")  # killed between the two renames of a swap
+    (run / ".last.new.tmp").mkdir()
     with open(run / "metrics.jsonl", "a") as stream:
         stream.write('{"kind": "train", "st')
     train(toy_train, run, wanted, valid=toy_valid, resume=True)

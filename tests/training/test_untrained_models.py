@@ -85,7 +85,7 @@ def test_scores_of_no_training_are_marked(
     assert run([*arguments, option, str(folders[name]), "--device", "cpu", "--json", "--quiet"]) == 0
     printed, error = capsys.readouterr()
     settings = json.loads(printed)["settings"]
-    assert (WARNING in settings.get("scorer", settings).get("warning", "")) == (name == "untrained")
+    assert (WARNING in settings.get("warning", "")) == (name == "untrained")
     assert (WARNING in error) == (name == "untrained")
     assert error.count("\n") <= 1
 

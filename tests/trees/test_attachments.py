@@ -43,12 +43,6 @@ def test_nary_trees_with_unaries(factor, nested):
     assert attachments(oracles.to_tree(nested), factor).tolist() == by_oracle(nested, factor)
 
 
-def test_lone_words():
-    for text in ["(NN dog)", "(X (NN dog))", "(S (NP (X (NN dog))))"]:
-        assert attachments(Tree.from_brackets(text)).tolist() == [0]
-        assert attachments(Tree.from_brackets(text), "left").tolist() == [0]
-
-
 def test_paper_example():
     """Figure 2: [[The dog] [is happy]] is built by attaching *happy* to *dog*."""
     tree = Tree.from_brackets("(S (NP (DT The) (NN dog)) (VP (VBZ is) (JJ happy)))")

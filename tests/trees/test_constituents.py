@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from unittest import mock
 
 import numpy as np
@@ -11,21 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_treebanks import FILES
 
-from pdtools.files import Rejects, expand_inputs
 from pdtools.trees import (
     Tree,
     arrays,
     bare_tree,
-    binarize,
     chunk_constituents,
-    collapse_unaries,
     cut_chunks,
     expand_constituents,
     labelled,
     normalize,
     opens_and_closes,
     parse_chunk,
-    read_trees,
     tree_from_constituents,
 )
 
@@ -155,28 +150,3 @@ def test_subwords():
 def test_brackets_that_do_not_match(labels, opens, closes):
     with pytest.raises(ValueError, match="than"):
         tree_from_constituents(labels, opens, closes, ["a", "b"])
-
-
-# --- real treebanks ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "suffix", "every"),
-    [("nltk_treebank", ".mrg", 1), ("gum_const", ".ptb", 5), ("craft_penn", ".tree", 10)],
-)
-def test_real_treebanks(name, suffix, every, test_data, tmp_path):
-    """Files of all genres, from the whole treebank."""
-    with zipfile.ZipFile(test_data / "treebanks" / f"{name}.zip") as archive:
-        archive.extractall(tmp_path)
-    files = expand_inputs([str(tmp_path)], [suffix])[::every]
-    assert_same(files)
-    # And of what pdtools parse writes the same constituents, but that labels are clean already.
-    written = [normalize(source.tree) for source in read_trees(files, Rejects())]
-    expected = [described(tree)[:4] for tree in written]
-    for factor in ("right", "left"):
-        file = tmp_path / f"{factor}.trees"
-        file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in written))
-        found = []
-        for chunk in cut_chunks([str(file)]):
-            found += [tree[:4] for tree in unpacked(parse_chunk(chunk, with_nodes=True))]
-        assert found == expected

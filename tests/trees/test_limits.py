@@ -156,12 +156,3 @@ def test_memory_does_not_grow_with_the_corpus(
         peaks.append(peak_mib([command[0], str(file), *command[1:], "-o", output]))
     # Twice as much and more, were the text kept (tapes), or the trees made of it (parse).
     assert peaks[1] < peaks[0] + more
-
-
-def test_records_say_where_a_text_was_cut() -> None:
-    rejects = Rejects("skip")
-    for length in (1 << 16, (1 << 16) + 1):
-        rejects.add("bad", file="f", line=1, text="x" * length)
-    whole, cut = rejects
-    assert "characters" not in whole
-    assert (len(whole["text"]), len(cut["text"]), cut["characters"]) == (1 << 16, 1 << 16, (1 << 16) + 1)

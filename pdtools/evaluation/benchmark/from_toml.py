@@ -59,12 +59,11 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN
 from pdtools.files.typed_values import TomlFiles
-from pdtools.search.adaptive_beam import Width
 
 BENCHMARKS = TomlFiles("benchmarks", "benchmark")
 # Columns of the tables of results, whose names no level may have.
 _TAKEN = {
-    *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "reason", *Width._fields),
+    *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "beam", "margin", "reason"),
     *("string", "region", "name", "context", "text", "read", "tokens", "bits", "surprisals", "dropped"),
     *("overall", "score", "acceptable", "value"),
 }

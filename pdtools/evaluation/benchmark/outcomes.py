@@ -13,7 +13,6 @@ from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, Results, mean
 from pdtools.evaluation.sg.formula import Formula, Region
-from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
 
 if TYPE_CHECKING:
@@ -367,7 +366,8 @@ class JudgedItems:
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
                 MARGIN: pa.float64(),
-                **Width.types(),
+                "beam": pa.int32(),
+                "margin": pa.float64(),
                 "reason": pa.string(),
                 **self.more,
             }
@@ -425,7 +425,7 @@ class JudgedItems:
                 *map(list, item.flags),
                 *(item.name, numbers[name], item.formulas[name].text),
                 *(outcome, None if outcome in (None, "unscorable") else outcome == "right", margin),
-                *Width.of(searched),
+                *(None if searched is None else searched.beam, None if searched is None else searched.margin),
                 reason,
                 *more,
             )
@@ -477,6 +477,7 @@ class JudgedItems:
             counts["dropped"] = {"mean": mean(self.dropped), "max": max(self.dropped)}
         taken = [name for name in items.predictions if name not in self.excluded]
         settings = {
+            **model,
             "task": items.task,
             "unit": "fraction of 1",
             "log_base": "bits",
@@ -485,7 +486,6 @@ class JudgedItems:
             **items.settings,
             "limit": items.limit,
             **({"notes": items.notes} if items.notes else {}),
-            "scorer": model,
         }
         scores = scores_of(self.tallies, items) | self._by_flag(lambda tally: tally.share)
         return Results(

@@ -54,7 +54,7 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str | Non
         The difference in what the scores mean ("other sentences"), or None; and, by name, the settings that
         change the numbers: their values in the one and in the other, in words.
     """
-    settings_a, settings_b = (_settings(document) for document in (a, b))
+    settings_a, settings_b = a["settings"], b["settings"]
     record = evaluation_of(a)
     same = {"task": "another evaluation", **(record.same if record else {})}
     refused = _other_data(a, b, record.data if record else None)
@@ -79,13 +79,6 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str | Non
             one, other = ([x for x in x_of if x not in y_of] for x_of, y_of in ((one, other), (other, one)))
         differs[name] = f"{shown}: {_value(name, one)} and {_value(name, other)}"
     return refused, differs
-
-
-def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings, including the scorer's."""
-    settings = dict(document["settings"])
-    scorer = settings.pop("scorer", None)
-    return (scorer if isinstance(scorer, dict) else {}) | settings
 
 
 def _other_data(a: Mapping[str, Any], b: Mapping[str, Any], data: str | None) -> str | None:

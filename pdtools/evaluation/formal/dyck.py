@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
+from pdtools.evaluation.intervals import wilson
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal.bracket_prefixes import BracketPrefix
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 # A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
 PREFIXES_PER_CHUNK = 16
-_NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Widths of bins for dependencies and open brackets; depths are counted one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
 
@@ -41,14 +41,6 @@ _ROUNDING = 1e-2
 
 NumberedPrefix = tuple[str, int, BracketPrefix]
 """A prefix with the name of its set and its number there, from 1."""
-
-
-def binomial_interval(right: float, number: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a proportion, fractions of 1; ``right`` may be a mean over models."""
-    share, z = right / number, _NORMAL_97_5
-    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
-    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +155,12 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     read = [tokens[:-1] for tokens in ids]
     found = Model.of(loaded, search).continuations(read)
     given = [each.logprobs for each in found]
-    if model.reads_labels:
+    if model.derivation_kind.labelled:
         raise PdtoolsError(
             f"{loaded.folder}: an action model: closing brackets are scored only for models of strings or"
             " attachments"
         )
-    if model.words_depend:
+    if model.derivation_kind.conditions_tokens:
         attachments = [attach[:-1] for attach in gold]
         given = list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
     for tokens, attach, logprobs, after in zip(ids, gold, given, found, strict=True):
@@ -178,7 +170,7 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
             if not np.array_equal(after.best, attach[:-1]):
                 found_joint, _ = _scored(loaded, tokens, np.append(after.best, attach[-1]))
                 lead = found_joint - _scored(loaded, tokens, attach)[0]
-        elif model.has_derivations:
+        elif model.derivation_kind.exist:
             right = _attachments_right(_scored(loaded, tokens, attach)[1], attach)
         yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
 
@@ -270,7 +262,7 @@ def _bin(number: int, first: int, width: int) -> str:
 def accuracy(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Scores of one group of prefixes, as fractions of 1; attachments are of all closing brackets."""
     number, right = len(items), sum(item["chosen"] == item["closer"] for item in items)
-    low, high = binomial_interval(right, number)
+    low, high = wilson(right, number)
     attachments = [n for item in items if (n := item["attachments_right"]) is not None]
     closers = sum((item["tokens"] - item["open"]) // 2 for item in items)
     leads = [lead for item in items if (lead := item["lead"]) is not None]

@@ -89,7 +89,7 @@ def evaluate_perplexity(
         loaded,
         partial(_score, search=search, particles=particles),
         problem=model.family.problem,
-        any_length=not loaded.model.has_derivations,
+        any_length=not loaded.model.derivation_kind.exist,
         kind=_Record,
         rows_per_chunk=min(model.look_ahead, ROWS_PER_CHUNK),
         in_chunks=in_chunks,
@@ -100,13 +100,13 @@ def evaluate_perplexity(
     rows = (_possible(block, shards, loaded, rejects, nothing) for block in blocks)
     optional = (
         *(_PARTICLES if particles is not None else ()),
-        *(_COUNTS if loaded.model.has_counts else ()),
+        *(_COUNTS if loaded.model.derivation_kind.has_counts else ()),
     )
     items = _table(rows, optional)
     settings = {
         "task": "ppl",
         **loaded.described,
-        "derivations": loaded.model.derivation_name,
+        "derivations": loaded.model.derivation_kind.name,
         "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
         "eos_counted": True,
         "root_counted": False,
@@ -192,12 +192,12 @@ def evaluate_text_perplexity(
 def _settings_of(model: Model) -> dict[str, Any]:
     """The settings of a perplexity of texts."""
     return {
+        **model.settings,
         "task": "ppl",
         "eos_counted": model.settings["eos"],
         "root_counted": False,
         "words": "words and end-of-sentence" if model.settings["eos"] else "words",
         "log_base": "nats",
-        "scorer": model.settings,
     }
 
 
@@ -358,13 +358,13 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
         raise InputError("not made with the tokenizer of the model", file=shards.folder, hint=hint)
     for key in ("layout", "factor"):
         found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
-        matters = layouts if key == "layout" else loaded.model.has_derivations
+        matters = layouts if key == "layout" else loaded.model.derivation_kind.exist
         if found != wanted and matters:
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )
     # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
-    is_labelled = loaded.model.reads_labels and shards.has_constituents
+    is_labelled = loaded.model.derivation_kind.labelled and shards.has_constituents
     if is_labelled and shards.labels != loaded.tokenizer.labels:
         raise InputError("not made with the labels of the model", file=shards.folder, hint=hint)
 

@@ -73,12 +73,11 @@ def _main_scores(document: Document) -> MainScores:
 def bound(label: str, document: Document) -> str | None:
     """The bound that a marginal perplexity is, by its label or its name in results; None: it is exact."""
     settings = document["settings"]
-    searched = {**(settings.get("scorer") or {}), **settings}
     if not label.endswith(_MARGINAL):
         return None
-    if "given_trees" in searched:
+    if "given_trees" in settings:
         return "upper bound by proposal trees"
-    beam = searched.get("beam")
+    beam = settings.get("beam")
     return None if beam is None else f"upper bound at beam {beam}"
 
 

@@ -353,9 +353,9 @@ def _settings(
         "baseline": list(base_names),
         "models": {
             model.name: {
+                **model.settings,
                 "column": model.column,
                 "predictors": list(used[model.name]),
-                "scorer": model.settings,
                 "spaces_corrected": model.corrects_spaces,
                 "lme4": _lme4(times, base_names, used[model.name], model.column, regression),
             }
@@ -432,11 +432,11 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
 
     Columns:
         item, word_number, word, subject: identify the word and its reader.
-        item_group: with ``--column item=A+B`` or ``--group``: the group that versions of an item share.
+        item_group: with ``--column item=A+B`` or ``group=``: the group that versions of an item share.
         time: milliseconds.
         length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
-        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them. others: the other
-        columns of the input table, as they are.
+        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them.
+        others: the other columns of the input table, as they are.
     """
     import pyarrow as pa
 

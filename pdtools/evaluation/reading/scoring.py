@@ -107,7 +107,7 @@ def _values(read: SpanTokens, spaces: bool) -> Mapping[str, Float]:
 
 
 def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
-    """The measures that scorers have to add for predictors, and for the correction of spaces."""
+    """The measures that models have to add for predictors, and for the correction of spaces."""
     wanted: dict[Measure, bool] = {
         "entropy": "entropy" in predictors,
         "spaces": spaces,
@@ -122,7 +122,7 @@ class ModelWords:
 
     Attributes:
         name: the model's name.
-        settings: the scorer's settings.
+        settings: the model's settings.
         words: the words of each text.
         corrects_spaces: whether its surprisals are corrected for the spaces before words, which action
             models, and sums over proposal trees, cannot.
@@ -191,9 +191,9 @@ def score_words(
     settings: dict[int, dict[str, Any]] = {}
     scored: dict[int, list[list[tuple[int, SentenceScore | Unscorable]]]] = {}
 
-    def parts(number: int, scorer: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int], Sentence]]:
+    def parts(number: int, about: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int], Sentence]]:
         for i, text in enumerate(texts):
-            yield from (((i, at), sentence) for at, sentence in _parts(text, models[number].settings, scorer))
+            yield from (((i, at), sentence) for at, sentence in _parts(text, models[number].settings, about))
 
     for number, (text, at), score in progress(score_parts(models, parts, settings, plan=plan, job=job), None):
         scored.setdefault(number, [[] for _ in texts])[text].append((at, score))
@@ -217,16 +217,16 @@ def score_words(
     ]
 
 
-def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
+def _parts(text: TimedText, model: ModelSettings, about: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
     """The parts scored together, as the model reads them, with the place of their first character."""
     written = text.written
     first = np.flatnonzero(np.diff(text.sentences, prepend=-1))
     last = np.append(first[1:], len(text.words)) - 1
     spans = [(written.starts[a], written.ends[b]) for a, b in zip(first, last, strict=True)]
-    sentences = [read_sentence(written.text[a:b], "text", scorer["text_style"]) for a, b in spans]
+    sentences = [read_sentence(written.text[a:b], "text", about["text_style"]) for a, b in spans]
     if model.context.stride is not None:
-        return [(0, written if scorer["kind"] == "huggingface" else joined(sentences))]
+        return [(0, written if about["kind"] == "huggingface" else joined(sentences))]
     if model.context.of == DOCUMENT:
         lines = (SourcedLine(each, each, text.item, i) for i, each in enumerate(sentences, 1))
-        sentences = [line.sentence for line in with_documents(lines, scorer["window"])]
+        sentences = [line.sentence for line in with_documents(lines, about["window"])]
     return [(start, sentence) for (start, _), sentence in zip(spans, sentences, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
+from pdtools.models.batch import Batch
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.model import ActionDerivations, GrammarLM
 from pdtools.models.grammar.output import (
     Allowed,
     Linear,
@@ -22,18 +25,23 @@ from pdtools.models.grammar.output import (
     allowed_transitions,
 )
 from pdtools.models.grammar.state import ActionState, ActionStep, aligned
-from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
+from pdtools.models.grammar.transition_derivations import (
+    TransitionDerivation,
+    TransitionKind,
+    read_transitions,
+)
 from pdtools.models.kernels.decoding import logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
 from pdtools.tokenization import Tokenizer
-from pdtools.trees.arc_standard import ArcIds
+from pdtools.trees.arc_standard import ArcActions, ArcIds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pdtools.models.grammar.config import DependencyGrammarConfig
+    from pdtools.shards import ShardSet
 
 
 # Columns of the action's distribution: left_arc and right_arc in the order of their numbers, then GEN.
@@ -249,3 +257,52 @@ class DependencyGrammarLM(GrammarLM):
             if len(row) and bool(tokens.any()):
                 never = torch.where(tokens, -torch.inf, 0.0).to(logits.dtype)
                 logits[:, :v].index_add_(0, row, never.expand(len(row), -1))
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> ActionDerivations:
+        """See :meth:`LanguageModel.derive`."""
+        found = super().derive(rows, length)
+        found.most_steps = 2 * length  # n tokens, n - 1 arcs, and pop_root
+        return found
+
+    def derivation_of(self, shards: ShardSet, row: int) -> ArcActions:
+        """See :meth:`LanguageModel.derivation_of`: the actions of its dependency tree."""
+        found = self._actions_of(shards, row)
+        if isinstance(found, str):
+            raise PdtoolsError(found)
+        return found
+
+    def _actions_of(self, shards: ShardSet, row: int) -> ArcActions | str:
+        return cast(TransitionKind, self.derivation_kind).of_graph(shards.graph(row), shards.word(row))
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """See :meth:`LanguageModel.pack`: (tokens, :class:`~pdtools.trees.arc_standard.ArcActions`)."""
+        return TransitionBatch.of_transitions(rows, self.config.actions, self.root_id, self.pad_id)
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`: actions, arcs twice."""
+        words = np.array([shards.word(row).max(initial=-1) + 1 for row in range(len(shards))], np.int64)
+        return self.config.actions.positions(np.asarray(shards.lengths) - 2, words)
+
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`: actions, arcs twice."""
+        return int(self.config.actions.positions(len(tokens) - 2, derivation.begins.sum()))
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`: trees without actions, and words that tokens do not show."""
+
+        def why(row: int) -> str:
+            found = self._actions_of(shards, row)
+            if isinstance(found, str):
+                return found
+            if not np.array_equal(found.begins, ~self.continues[shards.tokens(row)[1:-1]]):
+                return OTHER_WORDS
+            return self.problem(found) or ""
+
+        reasons = np.array([why(row) for row in range(len(shards))])
+        return [(reasons == reason, reason) for reason in sorted({*reasons.tolist()} - {""})]
+
+    def problem(self, derivation: Any) -> str | None:
+        """See :meth:`LanguageModel.problem`."""
+        if derivation.most_words > (most := self.config.max_open):
+            return f"more than {most} words on the stack at once (config.max_open)"
+        return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
+from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
-from pdtools.models.grammar.derivations import read_actions
+from pdtools.models.grammar.derivations import ActionDerivation, read_actions
 from pdtools.models.grammar.output import Linear, OutputLayer, Prefix, allowed
 from pdtools.models.grammar.state import ActionState, ActionStep
 from pdtools.models.kernels.decoding import blocks_of, logsumexp
@@ -26,6 +28,15 @@ from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.actions import ActionIds
+
+if TYPE_CHECKING:
+    from pdtools.shards import ShardSet
+
+# Why a model cannot take a derivation.
+_UNKNOWN = "labels unknown to the model"
+_OPEN = "more than {} constituents open at once (config.max_open)"
+# Entries that are kept for each that is still seen, and positions that are reckoned with for each token.
+_KEPT = 4
 
 
 class GrammarLM(TransformerLM):
@@ -300,6 +311,115 @@ class GrammarLM(TransformerLM):
         chosen = of_tokens - total[:, None]
         return logits[:, v:] - total[:, None], chosen if tokens is None else chosen[:, 0]
 
+    def derive(self, rows: int, length: int, entries: int | None = None) -> ActionDerivations:
+        """See :meth:`LanguageModel.derive`."""
+        return ActionDerivations(self, rows, length)
+
+    def derivation_of(self, shards: ShardSet, row: int) -> Any:
+        """See :meth:`LanguageModel.derivation_of`: the constituents."""
+        return shards.constituents(row)
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """See :meth:`LanguageModel.pack`: (tokens, constituents)."""
+        return ActionBatch.of_rows(rows, self.actions, self.root_id, self.pad_id)
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`: actions."""
+        return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
+
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`: actions."""
+        return int(self.actions.positions(len(tokens) - 2, len(derivation.labels)))
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`."""
+        most = self.config.max_open
+        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, _OPEN.format(most))]
+
+    def problem(self, derivation: Any) -> str | None:
+        """See :meth:`LanguageModel.problem`."""
+        if derivation.labels.min() < 0:
+            return _UNKNOWN
+        opened = derivation.opens.cumsum() - derivation.closes.cumsum() + derivation.closes  # (n)
+        return _OPEN.format(self.config.max_open) if opened.max() > self.config.max_open else None
+
 
 def _not_by_token() -> PdtoolsError:
     return PdtoolsError("a model that writes the tree into the string is not read token by token")
+
+
+class ActionDerivations(Derivations):
+    """Prefixes of actions: tokens, then openers, then closers are the columns of choices.
+
+    Attributes:
+        state: the model's state after all choices.
+    """
+
+    def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
+        """Read the start; choices and memory are reckoned for ``length`` tokens."""
+        self._model = model
+        self._ids = model.actions
+        self.state = model.start(rows)
+        self._length = length
+        self._alone = True  # no others have the same memory
+        model.advance(self.state, torch.full((rows,), model.root_id, device=model.device))
+        # Between two tokens at most all open constituents close, and as many open.
+        self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
+
+    def logprobs(self) -> Tensor:
+        """See :meth:`Derivations.logprobs`."""
+        structure, tokens = self._model.action_logprobs(self.state)
+        return torch.cat([tokens, structure], 1).double()  # (R, A)
+
+    def fits(self, token: int) -> Tensor:
+        """See :meth:`Derivations.fits`."""
+        n_open = self.state.n_open[:, None]  # (R, 1)
+        choice = torch.arange(self._ids.number, device=n_open.device)
+        is_closer = choice >= self._ids.first_closer
+        if token == self._model.eos_id:
+            return is_closer.expand(len(n_open), -1)
+        return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
+
+    def generated(self, choices: Tensor) -> Tensor:
+        """See :meth:`Derivations.generated`: the end is the closing of the last constituent."""
+        ends = (choices >= self._ids.first_closer) & (self.state.n_open == 1)
+        return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
+
+    def full(self) -> Tensor | None:
+        """See :meth:`Derivations.full`."""
+        most = self._model.max_length
+        return None if most is None else self.state.read >= most
+
+    def push(self, choices: Tensor) -> None:
+        """See :meth:`Derivations.push`."""
+        self.step += 1
+        self._model.advance(self.state, choices)
+        if self._alone and self.state.memory.used > _KEPT * self.state.entries.numel():
+            self.state.compact()
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`Derivations.select`."""
+        self.state.select(rows)
+
+    def taken(self, rows: Tensor) -> ActionDerivations:
+        """Copies of the given derivations beside these, with the same memory."""
+        return self._beside(self.state.taken(rows))
+
+    @staticmethod
+    def join(parts: Sequence[ActionDerivations]) -> ActionDerivations:
+        """Derivations of one memory, one after the other."""
+        return parts[0]._beside(ActionState.join([part.state for part in parts]))
+
+    def _beside(self, state: ActionState) -> ActionDerivations:
+        beside = object.__new__(type(self))
+        vars(beside).update(vars(self), state=state, _alone=False)  # a search makes many
+        return beside
+
+    @property
+    def nbytes(self) -> int:
+        """See :attr:`Derivations.nbytes`."""
+        return self.state.nbytes * self._length * _KEPT
+
+    def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
+        """See :meth:`Derivations.derivation`; constituents open at a cut are closed after the last token."""
+        return cast("ActionDerivation", self._model.read_derivation(choices))

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.errors import PdtoolsError
-from pdtools.models.derivations import NO_ARCS, OTHER_WORDS, Derivations
-from pdtools.models.grammar.batch import TransitionBatch
-from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
+from pdtools.models.derivations import NO_ARCS
+from pdtools.models.grammar.derivations import ActionKind
 from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
 from pdtools.trees.arc_standard import ArcActions, ArcIds, actions_of, dependency_text, heads_of
 from pdtools.trees.projection import bottom_up, spans
 
 if TYPE_CHECKING:
-    from pdtools.models.base import LanguageModel
-    from pdtools.models.grammar.dependency import DependencyGrammarLM
-    from pdtools.shards import ShardSet
     from pdtools.shards.rows import ShardRow
 
 
@@ -120,52 +115,6 @@ class TransitionKind(ActionKind):
     labelled: ClassVar[bool] = False
     has_arcs: ClassVar[bool] = True
 
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """See :meth:`DerivationKind.derive`."""
-        found = ActionDerivations(cast("DependencyGrammarLM", model), rows, length)
-        found.most_steps = 2 * length  # n tokens, n - 1 arcs, and pop_root
-        return found
-
-    def of_row(self, shards: ShardSet, row: int) -> ArcActions:  # type: ignore[override]
-        """See :meth:`DerivationKind.of_row`: the actions of its dependency tree.
-
-        Raises:
-            PdtoolsError: if it has none.
-        """
-        found = self.of_graph(shards.graph(row), shards.word(row))
-        if isinstance(found, str):
-            raise PdtoolsError(found)
-        return found
-
-    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> TransitionBatch:
-        """See :meth:`DerivationKind.pack`: (tokens, :class:`~pdtools.trees.arc_standard.ArcActions`)."""
-        return TransitionBatch.of_transitions(rows, model.config.actions, model.root_id, model.pad_id)
-
-    def row_lengths(self, model: LanguageModel, shards: ShardSet) -> NDArray[np.int64]:
-        """See :meth:`DerivationKind.row_lengths`: actions, arcs twice."""
-        words = np.array([shards.word(row).max(initial=-1) + 1 for row in range(len(shards))], np.int64)
-        actions: ArcIds = model.config.actions
-        return actions.positions(np.asarray(shards.lengths) - 2, words)
-
-    def row_length(self, model: LanguageModel, tokens: Any, given: ArcActions) -> int:  # type: ignore[override]
-        """See :meth:`DerivationKind.row_length`: actions, arcs twice."""
-        return int(model.config.actions.positions(len(tokens) - 2, given.begins.sum()))
-
-    def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """See :meth:`DerivationKind.unfit_rows`: trees without actions, and words that tokens do not show."""
-        begins = ~cast("DependencyGrammarLM", model).continues
-
-        def why(row: int) -> str:
-            found = self.of_graph(shards.graph(row), shards.word(row))
-            if isinstance(found, str):
-                return found
-            if not np.array_equal(found.begins, begins[shards.tokens(row)[1:-1]]):
-                return OTHER_WORDS
-            return self.problem(model, found) or ""
-
-        reasons = np.array([why(row) for row in range(len(shards))])
-        return [(reasons == reason, reason) for reason in sorted({*reasons.tolist()} - {""})]
-
     def of_sentence(self, row: ShardRow) -> ArcActions | str:
         """See :meth:`DerivationKind.of_sentence`."""
         if row.graph is None:
@@ -176,12 +125,6 @@ class TransitionKind(ActionKind):
         """The static oracle's actions, or the reason why there are none; see
         :func:`pdtools.trees.arc_standard.actions_of`."""
         return actions_of(graph, word, lift=self.lift)
-
-    def problem(self, model: LanguageModel, given: Any) -> str | None:
-        """See :meth:`DerivationKind.problem`."""
-        if given.most_words > (most := model.config.max_open):
-            return f"more than {most} words on the stack at once (config.max_open)"
-        return None
 
     def content(self, given: Any) -> bytes:
         """See :meth:`DerivationKind.content`."""

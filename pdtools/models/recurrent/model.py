@@ -19,11 +19,13 @@ from pdtools.models.base import (
     initialize_by_fan_in,
 )
 from pdtools.models.batch import Batch, join_batches
+from pdtools.models.derivations import Derivations
 from pdtools.models.recurrent.config import RecurrentConfig, build_stack
 from pdtools.models.recurrent.controllers import GATES
 from pdtools.models.recurrent.products import look_up, stack_parameters, times
 from pdtools.models.recurrent.recurrence import Carry, SequenceRun, Weights, run_sequence, sequence_bytes
 from pdtools.models.recurrent.stacks import NondeterministicStack, Stack
+from pdtools.models.tokenwise import StringDerivations
 
 # Memory for stacks of rows that are read together without gradients.
 STACK_BYTES = 1 << 28
@@ -346,6 +348,10 @@ class RecurrentLM(LanguageModel):
         reader = self._reader()
         run = reader.run(rows, length)
         return RecurrentState(position=-1, length=length, rows=rows, reader=reader, run=run)
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        return StringDerivations(self, rows, length)
 
     @torch.no_grad()
     def advance(self, state: RecurrentState, tokens: Tensor, tape_row: Tensor) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pdtools.models.base import Layout, Objective, bad_config, check_at_least, check_fields
 from pdtools.models.derivations import DerivationKind, StringKind
-from pdtools.models.transformer.attachment_derivations import AttachmentKind
+from pdtools.models.tokenwise import AttachmentKind
 
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]

@@ -23,14 +23,15 @@ from pdtools.models.base import (
     initialize_by_fan_in,
 )
 from pdtools.models.batch import Batch
+from pdtools.models.derivations import Derivations
 from pdtools.models.kernels.decoding import log_normalisers
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
+from pdtools.models.tokenwise import AttachmentDerivations, StringDerivations
 from pdtools.models.transformer.attachment import AttachmentHead, ReleasedHead
-from pdtools.models.transformer.block import Block
+from pdtools.models.transformer.block import Block, position_terms, sincos_positions
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
-from pdtools.models.transformer.positions import position_terms, sincos_positions
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import LayerCaches, Prefixes, TransformerState
@@ -215,6 +216,12 @@ class TransformerLM(LanguageModel):
                 plain = x
         return _Stream(x, plain, treereg_states)
 
+    def derive(self, rows: int, length: int, entries: int | None = None) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        if not self.derivation_kind.exist:
+            return StringDerivations(self, rows, length)
+        return AttachmentDerivations(self, rows, length, entries)
+
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """See :meth:`LanguageModel.pack`. If ROOT is predicted, one more follows each window."""
         if self.config.layout != "window" or not rows:
@@ -295,7 +302,7 @@ class TransformerLM(LanguageModel):
                 last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
                 token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
                 attached = every[:, :, 0].masked_fill(~ends, 0)
-                if self.words_depend:
+                if self.derivation_kind.conditions_tokens:
                     token_logprobs = token_logprobs + attached
                 else:
                     attach_logprobs = attach_logprobs + attached

@@ -10,7 +10,7 @@ from torch import nn
 
 from pdtools.models.base import bad_config, check_at_least
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.transformer.attachment_derivations import AttachmentKind
+from pdtools.models.tokenwise import AttachmentKind
 from pdtools.models.transformer.config import TransformerConfig, first_of_layers
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, StackDistances

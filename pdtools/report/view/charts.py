@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pdtools.report.visible import visible
+from pdtools.errors import visible
 
 Spec = dict[str, Any]
 

@@ -29,7 +29,6 @@ _MADE = {
     "settings.baseline": STRINGS,
     "settings.models": OBJECT,
     "settings.models.*": OBJECT,
-    "settings.models.*.scorer": OBJECT,
 }
 
 

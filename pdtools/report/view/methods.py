@@ -14,7 +14,7 @@ def methods(loaded: Sequence[Loaded]) -> str:
     """Beam, seed, versions and hashes of all results, to be copied into a paper."""
     made = [each.document["provenance"] for each in loaded]
     searches = [
-        (f"{model} ({_in_text(each)})", scorer) for each in loaded for model, scorer in _scorers(each)
+        (f"{model} ({_in_text(each)})", settings) for each in loaded for model, settings in _models(each)
     ]
     hashes, data = {}, {}
     for each in loaded:
@@ -34,7 +34,7 @@ def methods_of_traces(
 
     Args:
         models: their names.
-        searches: settings of each model's scorer.
+        searches: settings of each model.
         made: provenance, with the models among its inputs by name.
     """
     hashes = {name: found for name in models if (found := model_hash(made, name))}
@@ -50,8 +50,8 @@ def _paragraph(
 ) -> str:
     """Sentences: the first, how each model was searched, and hashes of models and data."""
     by_search: dict[str, list[str]] = {}
-    for name, scorer in searches:
-        by_search.setdefault(_search(scorer), []).append(name)
+    for name, settings in searches:
+        by_search.setdefault(_search(settings), []).append(name)
     searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_search.items())
     parts = [first, searched, _hashes("model weights", hashes), _hashes("data", data)]
     return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
@@ -63,14 +63,11 @@ def _in_text(each: Loaded) -> str:
     return each.task if record is None else record.in_text
 
 
-def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
-    """The models of results, with their scorers' settings; results of reading times have several."""
+def _models(each: Loaded) -> list[tuple[str, Mapping[str, Any]]]:
+    """The models of results, with their settings; results of reading times have several."""
     settings = each.document["settings"]
     several = settings.get("models")
-    if not isinstance(several, dict) or not several:
-        scorer = settings.get("scorer")
-        return [(each.model, {**settings, **(scorer if isinstance(scorer, dict) else {})})]
-    return [(name, about.get("scorer", {})) for name, about in several.items()]
+    return list(several.items()) if isinstance(several, dict) and several else [(each.model, settings)]
 
 
 def _hashes(what: str, found: Mapping[str, str]) -> str:
@@ -105,8 +102,8 @@ def model_hash(made: Mapping[str, Any], role: str = "model") -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _search(scorer: Mapping[str, Any]) -> str:
-    if scorer.get("beam") is not None:
-        margin = f", margin {scorer['margin']} nats" if scorer.get("margin") is not None else ""
-        return f"marginal log-probabilities by a beam of {scorer['beam']}{margin}"
+def _search(settings: Mapping[str, Any]) -> str:
+    if settings.get("beam") is not None:
+        margin = f", margin {settings['margin']} nats" if settings.get("margin") is not None else ""
+        return f"marginal log-probabilities by a beam of {settings['beam']}{margin}"
     return "log-probabilities of strings, without search"

@@ -18,10 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.errors import MissingDependencyError, PdtoolsError, visible
 from pdtools.files import atomic_path
 from pdtools.files.kept import digest, keep, kept_file
-from pdtools.report.visible import visible
 
 _CHILD = """
 import sys

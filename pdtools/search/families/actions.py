@@ -15,7 +15,7 @@ from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.search.options import ActionBeam, Particles, SearchOptions
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.parses import Parsed
 from pdtools.search.scores import (
     Asked,
@@ -33,21 +33,10 @@ from pdtools.trees import escape
 class ActionFamily(SearchFamily):
     """The family of action models: marginals by :func:`word_synchronous_search`."""
 
-    beam: ActionBeam | None
     kind = "actions"
     bound = "word-synchronous beam: a lower bound of log p(x)"
     has_widths = True
     sample_beam = 50  # hypotheses are more numerous, and shorter-lived
-
-    @staticmethod
-    def beam_of(search: SearchOptions) -> ActionBeam | None:
-        """See :meth:`SearchFamily.beam_of`."""
-        return search.for_actions()
-
-    @property
-    def widest(self) -> int:
-        """See :meth:`SearchFamily.widest`."""
-        return 1 if self.beam is None else self.beam.words
 
     @property
     def keeps_tables(self) -> bool:
@@ -129,12 +118,11 @@ class ActionFamily(SearchFamily):
         *,
         next_tokens: bool = False,
     ) -> list[ActionResult]:
-        assert self.beam is not None, "made without a beam, to score given derivations"
         inside = [inside_words(word) for word in words]
         return word_synchronous_search(
             cast(GrammarLM, self.loaded.model),
             ids,
-            beam=self.beam,
+            search=self.options,
             inside_words=inside,
             k_best=k_best,
             max_batch=self.max_batch,
@@ -169,7 +157,7 @@ class ActionFamily(SearchFamily):
         found = word_synchronous_search(
             cast(GrammarLM, model),
             token_ids,
-            beam=ActionBeam(actions=particles.number, words=particles.number, fast_track=0),
+            search=SearchOptions(beam=particles.number, word_beam=particles.number, fast_track=0),
             inside_words=inside,
             max_batch=max_batch,
             share_prefixes=share_prefixes,

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError
-from pdtools.models.tokenwise import TokenwiseKind
+from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.search.batches import (
     MOST_ROWS,
     Level,
@@ -45,7 +45,7 @@ from pdtools.search.batches import (
     explained_memory_errors,
 )
 from pdtools.search.next_tokens import summaries
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.search.particles import thin, uniform_of
 from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
@@ -89,7 +89,7 @@ def beam_search(
     model: LanguageModel,
     token_ids: Sequence[NDArray[np.int32]],
     *,
-    beam: AttachmentBeam,
+    search: SearchOptions,
     k_best: int = 1,
     next_tokens: NextAfter = "none",
     commit: bool = False,
@@ -107,7 +107,7 @@ def beam_search(
             evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence. For a model of windows
             more ROOTs, one before each sentence, may be among the n tokens.
-        beam: widths of the beam.
+        search: the beam and its margin.
         k_best: number of derivations to return (fewer if the beam ends with fewer).
         next_tokens: whether to return next-token distributions besides end-of-sentence after the n tokens
             ("last"), or after ROOT and each of them ("every"); not for windows.
@@ -139,24 +139,24 @@ def beam_search(
     is_read = model.final_id >= 0 and next_tokens != "last"  # end-of-sentence, which another token follows
     if is_read:
         token_ids = [np.append(ids, np.int32(model.final_id)) for ids in token_ids]
-    widths = kind.widths(beam.width, max(map(len, token_ids), default=0))
+    widths = kind.widths(search.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
         check_memory(model, len(widths), sum(widths))
     most_entries = entries_that_fit(model, max(1, len(widths)))
-    most_strings = max_batch or max(1, MOST_ROWS // beam.width)
+    most_strings = max_batch or max(1, MOST_ROWS // search.width)
     wanted = _Wanted(
-        margin=beam.margin,
+        margin=search.margin,
         k_best=k_best,
         next_tokens=next_tokens,
         commit=commit,
         begins=None if word_beginnings is None else torch.from_numpy(word_beginnings).to(model.device),
         structure=structure,
-        trace=beam.width if is_read and trace else trace,
+        trace=search.width if is_read and trace else trace,
         draw=draw,
     )
     # The number of hypotheses left by a margin is unknown before: it is guessed from the last batch.
-    guess = float(beam.width)
+    guess = float(search.width)
     results: dict[int, BeamResult] = {}
     while strings.order:
         expected = [min(width, guess) for width in widths]
@@ -166,12 +166,12 @@ def beam_search(
                 batch = _Batch(group, model, kind, widths, most_entries, wanted)
                 found = batch.search()
         except NoRoomError:
-            if guess >= beam.width:  # there was room for all
+            if guess >= search.width:  # there was room for all
                 raise
             guess = max(2 * guess, _HEADROOM * batch.mean_width)
         else:
-            if beam.margin is not None:
-                guess = min(beam.width, _HEADROOM * batch.mean_width)
+            if search.margin is not None:
+                guess = min(search.width, _HEADROOM * batch.mean_width)
             results.update(zip(group.order, found, strict=True))
             strings = rest
         del batch  # its memory is free before the next is made
@@ -366,7 +366,7 @@ class _Batch:
         self.token_logprobs = self.score  # (R,) of the newest token; only with a trace
         self.kept = self.score  # (p,) log of the share that was kept so far
         self.windows = model.layout == "window"
-        self.made = kind.derive(model, prefixes, length, entries)  # R derivations
+        self.made = cast(TokenwiseDerivations, model.derive(prefixes, length, entries))  # R derivations
 
     def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended.

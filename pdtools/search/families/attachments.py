@@ -15,7 +15,7 @@ from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.attachment_beam import BeamResult, NextAfter, beam_search
 from pdtools.search.families.unsearched import string_logprobs, string_next_logprobs
 from pdtools.search.next_tokens import as_measures, word_beginnings
-from pdtools.search.options import AttachmentBeam, Particles, SearchOptions
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.scores import (
     BeamStep,
     Continuation,
@@ -78,21 +78,10 @@ class AttachmentFamily(SearchFamily):
         share_prefixes: whether common beginnings of sentences are searched once.
     """
 
-    beam: AttachmentBeam | None
     kind = "derivation"
     bound = "beam: a lower bound of log p(x)"
     adapts = True
     share_prefixes = True
-
-    @staticmethod
-    def beam_of(search: SearchOptions) -> AttachmentBeam | None:
-        """See :meth:`SearchFamily.beam_of`."""
-        return search.for_attachments()
-
-    @property
-    def widest(self) -> int:
-        """See :meth:`SearchFamily.widest`."""
-        return 1 if self.beam is None else self.beam.width
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         ids = [searched_tokens(self.loaded.model, row.tokens) for row in rows]
@@ -120,7 +109,7 @@ class AttachmentFamily(SearchFamily):
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
         """See :meth:`CheckpointFamily.next_logprobs`."""
-        if not self.loaded.model.words_depend:
+        if not self.loaded.model.derivation_kind.conditions_tokens:
             return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
         found = self._beam_search(token_ids, next_tokens="every")
         return ((result.conditional_next_logprobs, result.dropped) for result in found)
@@ -133,11 +122,10 @@ class AttachmentFamily(SearchFamily):
         next_tokens: NextAfter = "none",
         trace: int = 0,
     ) -> list[BeamResult]:
-        assert self.beam is not None, "made without a beam, to score given derivations"
         found = beam_search(
             self.loaded.model,
             ids,
-            beam=self.beam,
+            search=self.options,
             k_best=k_best,
             next_tokens=next_tokens,
             commit=self.context.of is not None and self.context.parses == "best",
@@ -161,7 +149,7 @@ class AttachmentFamily(SearchFamily):
         """See :meth:`SearchFamily.search`."""
         ids = [item.ids for item in window]
         found = self._beam_search(ids, k_best=k_best, trace=trace)
-        if self.loaded.model.words_depend:
+        if self.loaded.model.derivation_kind.conditions_tokens:
             pairs = zip(window, found, strict=True)
             logprobs = [result.logprobs[len(item.before) :] for item, result in pairs]
         else:
@@ -204,7 +192,7 @@ class AttachmentFamily(SearchFamily):
         found = beam_search(
             model,
             token_ids,
-            beam=AttachmentBeam(particles.number),
+            search=SearchOptions(beam=particles.number),
             max_batch=max_batch,
             share_prefixes=share_prefixes,
             draw=particles.seed,

@@ -21,7 +21,7 @@ from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.batches import in_batches
-from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
+from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected
 from pdtools.search.family import SEARCH_LOOK_AHEAD
 from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import (
@@ -78,11 +78,11 @@ class ProposalTreesFamily(CheckpointFamily):
 
     def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
         super().__init__(loaded, kind="given trees", searched=NOT_SEARCHED, max_batch=max_batch)
-        if not loaded.model.words_depend:
+        if not loaded.model.derivation_kind.conditions_tokens:
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
         if loaded.model.layout == "window":
             raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
-        if not loaded.model.scores_given:
+        if not loaded.model.derivation_kind.scores_given:
             raise PdtoolsError(
                 f"{loaded.folder}: its scores choose arcs, so that given graphs have no probability: leave"
                 " out --trees (config.arcs set has one)"
@@ -140,7 +140,7 @@ class ProposalTreesFamily(CheckpointFamily):
         sums = self._prefix_logprobs([item.encoding.ids for item in window])
         for item, values in zip(window, sums, strict=True):
             if values[-1] > -np.inf:
-                yield sentence_score(self.loaded.tokenizer, item, increments(values))
+                yield self.scored(item, increments(values))
             else:
                 yield Unscorable(item.sentence.text, IMPOSSIBLE)
 
@@ -255,7 +255,7 @@ class ProposalTree:
         derivation = kind.read(tokens, given)
         if model.layout == "window":  # the last token attaches to ROOT
             tokens, given = tokens[:-1], np.append(row.attach[: len(tokens) - 2], np.int32(0))
-        positions, problem = model.row_length(tokens, given), kind.problem(model, given)
+        positions, problem = model.row_length(tokens, given), model.problem(given)
         if model.max_length is not None and positions > model.max_length:
             problem = (
                 f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"

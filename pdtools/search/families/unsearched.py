@@ -18,7 +18,7 @@ from pdtools.search.batches import (
     in_batches,
     strings_that_fit,
 )
-from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
+from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected
 from pdtools.search.contexts import read_in_windows
 from pdtools.search.next_tokens import as_measures, summaries, word_beginnings
 from pdtools.search.options import NO_CONTEXT, NOT_SEARCHED, Context
@@ -54,7 +54,7 @@ class StringFamily(CheckpointFamily):
         """
         model = self.loaded.model
         most = model.max_length
-        if most is None or model.has_derivations:
+        if most is None or model.derivation_kind.exist:
             return super().score_rows(rows)
         is_long = [model.row_length(row.tokens, row.derivation) > most for row in rows]
         short = iter(super().score_rows([row for row, long in zip(rows, is_long, strict=True) if not long]))
@@ -125,8 +125,7 @@ class StringFamily(CheckpointFamily):
         for item, (values, seen) in zip(window, found, strict=True):
             own = slice(len(item.before), None)
             is_said = self.context.is_asked_for or (self._longest or math.inf) < len(item.ids)
-            yield sentence_score(
-                self.loaded.tokenizer,
+            yield self.scored(
                 item,
                 values[own, 0] if distributions else values[own],
                 seen=seen[own].tolist() if is_said else None,

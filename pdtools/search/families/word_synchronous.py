@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.model import ActionDerivations, GrammarLM
 from pdtools.search.batches import Level, SortedStrings, budget, explained_memory_errors
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 from pdtools.search.particles import thin, uniform_of
 from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
@@ -59,7 +59,7 @@ def word_synchronous_search(
     model: GrammarLM,
     token_ids: Sequence[NDArray[np.int32]],
     *,
-    beam: ActionBeam,
+    search: SearchOptions,
     inside_words: Sequence[NDArray[np.bool_]] | None = None,
     k_best: int = 1,
     max_batch: int | None = None,
@@ -73,15 +73,15 @@ def word_synchronous_search(
     Args:
         model: in evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
-        beam: widths of the beam.
+        search: the beam, its margin and further widths.
         inside_words: for each string bool[n + 2], tokens before which the word continues: nothing opens or
             closes there. None: there are none.
-        k_best: number of derivations to return, at most ``beam.words``.
+        k_best: number of derivations to return, at most ``search.width_of_words``.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether common beginnings of strings are searched once.
         trace: number of hypotheses of each word beam to return.
         draw: a seed: hypotheses are drawn (:func:`pdtools.search.particles.thin`) instead of
-            keeping the best, ``beam.actions`` after an action and ``beam.words`` after a token. For
+            keeping the best, as many after an action and after a token as the widths say. For
             :mod:`pdtools.search.particles`.
         next_tokens: whether to return next-token distributions after every token, over the hypotheses kept
             after an action.
@@ -93,18 +93,18 @@ def word_synchronous_search(
     Raises:
         PdtoolsError: if the model gives values that are not numbers, or the device is out of memory.
     """
-    if not 1 <= k_best <= beam.words:
-        raise PdtoolsError(f"k-best must be from 1 to the word beam of {beam.words}, not {k_best}")
+    if not 1 <= k_best <= search.width_of_words:
+        raise PdtoolsError(f"k-best must be from 1 to the word beam of {search.width_of_words}, not {k_best}")
     inside = inside_words or [np.zeros(len(ids), bool) for ids in token_ids]
     # Prefixes are the same only if their words end at the same tokens too.
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
     strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
     with explained_memory_errors():
-        each = cast(ActionDerivations, model.derive(1, 1)).state.nbytes * beam.actions * _ROUNDS
+        each = model.derive(1, 1).state.nbytes * search.width * _ROUNDS
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
-            batch = _Batch(model, group, beam, draw)
+            batch = _Batch(model, group, search, draw)
             results.update(zip(group.order, batch.search(k_best, trace, next_tokens), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
@@ -191,13 +191,15 @@ class _Beams(NamedTuple):
 class _Batch:
     """Strings that are searched together."""
 
-    def __init__(self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam, draw: int | None) -> None:
+    def __init__(
+        self, model: GrammarLM, strings: SortedStrings, search: SearchOptions, draw: int | None
+    ) -> None:
         self.model = model
         self.strings = strings
         self.draw = draw
         self.ids = model.actions
-        self.beam = beam
-        self.margin = math.inf if beam.margin is None else beam.margin
+        self.options = search
+        self.margin = math.inf if search.margin is None else search.margin
         self.levels = strings.levels()
         self.n_strings = len(strings.order)
         self.device = model.device
@@ -210,7 +212,7 @@ class _Batch:
         rows = len(first.going)
         start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
         begun = _Hypotheses(
-            made=cast(ActionDerivations, self.model.derive(rows, len(self.levels))),
+            made=self.model.derive(rows, len(self.levels)),
             score=torch.zeros(rows, dtype=torch.float64, device=self.device),
             string=torch.arange(rows, device=self.device),
             node=start,
@@ -298,21 +300,23 @@ class _Batch:
         Returns:
             The new ones; their sums A_k, and the logs of their shares of all that got there, (c,) each.
         """
-        beam, n_goals = self.beam, len(level.tokens)
+        search, n_goals = self.options, len(level.tokens)
         tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
         inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
         frontier = self._of_children(fed, level)
         generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: there may be no room
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
-        best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
+        best = torch.full(
+            (n_goals, search.width_of_words), -torch.inf, dtype=torch.float64, device=self.device
+        )
         every = [(best[:0, 0], count[:0])]  # scores and strings of all that generated the token
         while len(frontier.score):
-            score, row, action, is_goal = self._pool(frontier, tokens, inside, beam.actions)
+            score, row, action, is_goal = self._pool(frontier, tokens, inside, search.width)
             string = frontier.string[row]
             rank = _rank(string, n_goals)
-            in_beam = rank < beam.actions
+            in_beam = rank < search.width
             late = torch.nonzero(is_goal & ~in_beam)[:, 0]
-            late = late[_rank(string[late], n_goals) < beam.fast_track]
+            late = late[_rank(string[late], n_goals) < search.fast_tracked]
             chosen = torch.cat([torch.nonzero(is_goal & in_beam)[:, 0], late]).sort().values
             others = torch.nonzero(~is_goal & in_beam)[:, 0]
             new_score, new_string = score[chosen], string[chosen]
@@ -326,7 +330,7 @@ class _Batch:
             # change.
             leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
             leading = leading.scatter_reduce(0, string[others], score[others], "amax")
-            done = (count >= beam.actions) | (leading < best[:, -1])
+            done = (count >= search.width) | (leading < best[:, -1])
             least = best[:, 0] - self.margin
             if self.margin < math.inf:  # the same of each hypothesis; it changes when ``count`` is reached
                 least = torch.maximum(least, best[:, -1])
@@ -335,7 +339,7 @@ class _Batch:
             self._read(frontier)
         last = _Hypotheses.join(generated)
         order = _best_first(last.score, last.string)
-        kept = order[_rank(last.string[order], n_goals) < beam.words]
+        kept = order[_rank(last.string[order], n_goals) < search.width_of_words]
         kept = kept[last.score[kept] >= (best[:, 0] - self.margin)[last.string[kept]]]
         found = last.taken(kept)
         sums = _sums(found.score, found.string, n_goals)
@@ -358,14 +362,16 @@ class _Batch:
             goals, others = torch.nonzero(is_goal)[:, 0], torch.nonzero(~is_goal)[:, 0]
             generated.append(self._extended(frontier, score, row, action, goals))
             uniform = self._uniform(prefixes, step)
-            left, weight = _thinned(score[others], frontier.string[row[others]], self.beam.actions, uniform)
+            left, weight = _thinned(score[others], frontier.string[row[others]], self.options.width, uniform)
             score[others[left]] = weight
             frontier = self._extended(frontier, score, row, action, others[left])
             self._read(frontier)
         every = _Hypotheses.join(generated)
         order = torch.sort(every.string, stable=True).indices
         every = every.taken(order)
-        left, weight = _thinned(every.score, every.string, self.beam.words, self._uniform(prefixes, 0))
+        left, weight = _thinned(
+            every.score, every.string, self.options.width_of_words, self._uniform(prefixes, 0)
+        )
         found = every.taken(left)
         found.score = weight
         sums = _sums(weight, found.string, n_goals)
@@ -402,7 +408,7 @@ class _Batch:
             )
             score = each[row, column]
             order = _best_first(score, frontier.string[row])
-            order = order[_rank(frontier.string[row[order]], prefixes) < self.beam.actions]
+            order = order[_rank(frontier.string[row[order]], prefixes) < self.options.width]
             action = self.ids.tokens + column
             frontier = self._extended(frontier, score, row, action, order)
             self._read(frontier)

@@ -31,7 +31,7 @@ from pdtools.trees.tree import leaf, unescape
 _COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 _NAMES = re.compile(r"^#[ \t]*global\.columns[ \t]*=(.*)", re.MULTILINE)
 _FIRST_COLUMNS = re.compile(r"[0-9]+(?:[-.][0-9]+)?\t")
-_TEXT = "# text = "
+_TEXT = re.compile(r"#[ \t]*text[ \t]*=(.*)")
 _GLUED = "SpaceAfter=No"
 _MOST_DIGITS = 9
 _NODE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -121,8 +121,8 @@ def read_sentence(block: TreeText, *, heads_needed: bool = True) -> ConlluSenten
     n_columns, id_, form, upos, head, deps, misc = _places(block.note or _COLUMNS, heads_needed)
     for number, line in enumerate(block.text.split("\n"), 1):
         if line[:1] == "#":
-            if line.startswith(_TEXT):
-                found.text = line[len(_TEXT) :].strip() or None
+            if text := _TEXT.match(line):
+                found.text = text[1].strip() or None
             continue
         columns = line.split("\t")
         if len(columns) != n_columns:

@@ -14,9 +14,6 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.parsers.in_chunks import ReadWork
-from pdtools.parsers.pipeline import TreeForm
-from pdtools.trees.forms.form import ReadOptions, TreeText
 
 CONLLU = """# text = The dogs bark.
 1	The	_	DET	_	_	2	_	_	_
@@ -240,17 +237,6 @@ def test_another_form_in_a_folder_is_refused_in_one_line(
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1
         assert said in captured.err
-
-
-def test_a_chunk_is_of_its_place() -> None:
-    """Rejects name file and line: sentences that have moved since a kill are read again."""
-    work = ReadWork("conllu", ReadOptions(), TreeForm())
-    blocks = [
-        TreeText("a.conllu", 1, CONLLU),
-        TreeText("a.conllu", 2, CONLLU),
-        TreeText("b.conllu", 1, CONLLU),
-    ]
-    assert len({work.digest([block]) for block in blocks}) == 3
 
 
 @pytest.mark.parametrize("more", [["--surface"], ["--binarize", "head"], ["--functions", "keep"]])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pdtools.cli.main import run
+from pdtools.errors import visible
 from pdtools.report.trees import tree_latex, tree_text, trees_svg
-from pdtools.report.visible import visible
 from pdtools.trees import Tree
 
 LETTERS = "ab%&$#_{}~^\\<>|[].,=`'\"é犬م\u202e\x1b"

@@ -115,7 +115,7 @@ def test_answers_to_other_questions_are_not_compared(
     assert "another evaluation than" in capsys.readouterr().err
 
 
-def blimp(folder: Path, pairs: int, *, limit: int | None = None, **scorer: Any) -> None:
+def blimp(folder: Path, pairs: int, *, limit: int | None = None, **of_model: Any) -> None:
     rows = [
         {
             "paradigm": paradigm,
@@ -129,7 +129,7 @@ def blimp(folder: Path, pairs: int, *, limit: int | None = None, **scorer: Any) 
         for paradigm in ("one", "two")
         for i in range(pairs)
     ]
-    settings = {"task": "blimp", "limit": limit, "scorer": {"beam": None, "eos": True, **scorer}}
+    settings = {"task": "blimp", "limit": limit, "beam": None, "eos": True, **of_model}
     write_results(
         folder,
         Results(scores={}, counts={}, settings=settings, tables={ITEMS: pa.Table.from_pylist(rows)}),

@@ -11,7 +11,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
 from pdtools.search import beam_search, load_model
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree
 
 LINES = "a b c\n\nb a dog ( x\na\n"
@@ -59,7 +59,7 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
 
     searcher = load_model(models["pushdown"], parses=True)
     (ids,) = searcher.trace(["a b c"])
-    (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20))  # type: ignore[union-attr]
+    (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], search=SearchOptions(beam=20))  # type: ignore[union-attr]
     wanted = [found.derivations[0][0], found.marginal]
     assert list(map(float, rows[0][2:4])) == pytest.approx(wanted, rel=2e-6, abs=1e-5)
 

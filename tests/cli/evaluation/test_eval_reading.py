@@ -91,7 +91,7 @@ def test_contexts_beams_and_predictors(folder: Path, capsys: pytest.CaptureFixtu
         tuple(m["delta_ll"] for m in each["scores"]["by_model"].values()) for each in (plain, before, whole)
     ]
     assert len(set(found)) == 3
-    assert whole["settings"]["models"]["gpt2"]["scorer"]["stride"] == 10
+    assert whole["settings"]["models"]["gpt2"]["stride"] == 10
     assert not any("gpt2" in reason for reason in whole["counts"]["words_left_out"])
     command = [
         "--beams",

@@ -143,12 +143,11 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     expected, found = results(tmp_path / "model"), results(tmp_path / "file")
     assert_same_scores(found, expected)
     assert found["counts"] == without_search(expected["counts"])
-    assert found["settings"]["scorer"]["unit_of_file"] == unit
+    assert found["settings"]["unit_of_file"] == unit
     for settings in (found["settings"], expected["settings"]):
         assert (settings["unit"], settings["log_base"]) == ("fraction of 1", "bits")
-        assert not {"unit", "log_base"} & settings["scorer"].keys()
-    assert found["settings"]["scorer"]["alignment"] == "characters"
-    assert found["settings"]["scorer"]["eos"] == (style != "gpt2")
+    assert found["settings"]["alignment"] == "characters"
+    assert found["settings"]["eos"] == (style != "gpt2")
     assert "sha256" in found["provenance"]["inputs"]["surprisals"]
     mine, theirs = (pandas.read_parquet(tmp_path / name / "strings.parquet") for name in ("file", "model"))
     numbers = ["bits", "surprisals", "dropped"]  # nobody knows what scores that are read have lost

@@ -77,7 +77,7 @@ def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
     assert run([command, *map(str, arguments), "-o", str(out), "--quiet"]) == 0
     document = json.loads((out / "results.json").read_text())
     assert list(document) == ["format", "scores", "counts", "settings", "evaluation", "provenance"]
-    assert document["format"] == 2
+    assert document["format"] == 3
     record = evaluation_of(document)
     assert record is not None
     of_itself = evaluation_of({**document, "settings": {**document["settings"], "task": "another"}})
@@ -106,10 +106,9 @@ def with_model(model: Path) -> list[object]:
     return ["--model", model, "--device", "cpu", "--beam", BEAM]
 
 
-def check_scorer(settings: dict[str, Any], model: str) -> None:
-    """What the scorer counted, and with which beam."""
+def check_model(settings: dict[str, Any], model: str) -> None:
+    """What the model counted, and with which beam."""
     assert settings["beam"] == (BEAM if model == "pushdown" else None)
-    assert not {"unit", "log_base"} & settings.keys()  # the results have units of their own
     assert settings["dtype"] == "float32"
     assert settings["eos"] is (model != "gpt2")
     assert settings["bos"] is True
@@ -139,7 +138,7 @@ def test_eval_ppl(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Pa
     assert settings["log_base"] == "nats"
     assert settings["words"].startswith("words")
     if model == "gpt2":
-        check_scorer(settings["scorer"], model)
+        check_model(settings, model)
     else:
         assert settings["dtype"] == "float32"
         assert settings["beam"] == (BEAM if model == "pushdown" else None)
@@ -160,7 +159,7 @@ def test_eval_blimp(models: dict[str, Path], inputs: dict[str, Path], tmp_path: 
     assert settings["scores"]["per_token"]["kind"] == "per_token"
     assert document["scores"]["by_prediction"]["per_token"] is not None
     assert "final period" in settings["text"]
-    check_scorer(settings["scorer"], model)
+    check_model(settings, model)
     unscorable = 0 if model == "gpt2" else 1
     assert (counts["items"], counts["ties"], counts["items_unscorable"]) == (3, 1, unscorable)
     assert counts["items_scored"] == 3 - unscorable
@@ -177,7 +176,7 @@ def test_eval_sg(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Pat
     assert settings["log_base"] == "bits"
     assert settings["equality"] == "|a - b| <= 1e-3 + 1e-5 |b|"
     assert settings["eos_in_regions"] is False
-    check_scorer(settings["scorer"], model)
+    check_model(settings, model)
     unscorable = 0 if model == "gpt2" else 1
     assert (counts["items"], counts["items_scored"]) == (2, 2 - unscorable)
     assert (counts["items_unscorable"], counts["strings_unscorable"]) == (unscorable, unscorable)

@@ -156,7 +156,7 @@ def test_test_suites(models: dict[str, Path], trees: Path, suite: Path, tmp_path
     assert run(["eval-sg", str(suite), *options(models["pushdown"], trees), "-o", str(out)]) == 0
     results = json.loads((out / "results.json").read_text())
     assert results["counts"]["items_unscorable"] == 0
-    assert results["settings"]["scorer"]["kind"] == "given trees"
+    assert results["settings"]["kind"] == "given trees"
     assert results["provenance"]["inputs"]["trees"]["path"] == str(trees)
 
 
@@ -186,17 +186,7 @@ def test_perplexity(
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (
-            "surprisal --text a --model {pushdown} --beam 5",
-            "with --trees there is no search: leave out --beam",
-        ),
-        (
-            "surprisal --text a --model {pushdown} --margin 5 --search word_beam=2",
-            "leave out --margin, --search word_beam",
-        ),
-        ("eval-blimp {pairs} --model {pushdown} --beam auto -o out", "leave out --beam"),
         ("surprisal --text a --model {pushdown} --parses", "--parses cannot be combined"),
-        ("surprisal --text a --model {base}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {head}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {pushdown} --no-marginal", "leave out --stream and --no-marginal"),
     ],
@@ -204,13 +194,12 @@ def test_perplexity(
 def test_what_does_not_go_with_proposal_trees(
     models: dict[str, Path],
     trees: Path,
-    pairs: Path,
     shards: Path,
     capsys: pytest.CaptureFixture[str],
     command: str,
     problem: str,
 ) -> None:
-    words = command.format(pairs=pairs, shards=shards, **models).split()
+    words = command.format(shards=shards, **models).split()
     assert run([*words, "--trees", str(trees), "--device", "cpu"]) == 1
     error = capsys.readouterr().err.strip()
     assert problem in error

@@ -90,6 +90,7 @@ def test_no_output_appears_after_a_change(tmp_path: Path) -> None:
 COMMANDS = {
     "surprisal": (["surprisal", "{lines.txt}", "--model", "{run}"], "lines.txt"),
     "surprisal, model": (["surprisal", "{lines.txt}", "--model", "{run}"], "run/best/model.safetensors"),
+    "surprisal, printed": (["surprisal", "{lines.txt}", "--model", "{run}", "-o", "-"], "lines.txt"),
     "decode": (["decode", "{lines.txt}", "--model", "{run}"], "lines.txt"),
     "surprisal, archive": (["surprisal", "{x.zip}", "--model", "{run}"], "x.zip"),
     "parse": (["parse", "{x.trees}", "--from", "treebank"], "x.trees"),
@@ -144,7 +145,7 @@ def test_commands_notice(
     if name == "eval-parse":
         shutil.copy(inputs / "x.trees", inputs / "lines.txt")
     filled = [a.replace("{", f"{inputs}/").replace("}", "") for a in arguments]
-    filled += ["-o", str(tmp_path / "out")]
+    filled += [] if "-o" in filled else ["-o", str(tmp_path / "out")]
     if "--model" in filled:
         filled += ["--device", "cpu"]
     capsys.readouterr()

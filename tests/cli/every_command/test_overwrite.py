@@ -15,7 +15,7 @@ import typer
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.cli.outputs import check_different, check_output_or_done
+from pdtools.cli.running import check_different, check_output_or_done
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import Plan, job_folder
 

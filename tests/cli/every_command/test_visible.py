@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pdtools.cli.console import message
 from pdtools.cli.main import run
+from pdtools.errors import visible
 from pdtools.files import Rejects
-from pdtools.report.visible import visible
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
 
 HOSTILE = "\x1b[31mred\x07\x7f\x9b2J\u202eevil\u2066\u200f\x08"

@@ -161,7 +161,7 @@ def test_pairs_after_the_same_sentences(
     command += ["--device", "cpu"]
     assert run([*command, "--context", str(folders["before"]), "-o", str(tmp_path / "r")]) == 0
     assert run([*command, "-o", str(tmp_path / "alone")]) == 0
-    settings = json.loads((tmp_path / "r" / "results.json").read_text())["settings"]["scorer"]
+    settings = json.loads((tmp_path / "r" / "results.json").read_text())["settings"]
     assert settings["context"].startswith("2 sentences, sha256 ")
     assert (settings["context_parses"], settings["window"]) == ("best", 12)
     capsys.readouterr()
@@ -175,7 +175,7 @@ def test_suites_after_the_same_sentences(folders: dict[str, Path], tmp_path: Pat
     suites = Path(__file__).parents[3] / "data" / "sg"
     command = ["eval-sg", str(suites), "--model", str(gpt2), "-q", "--device", "cpu"]
     assert run([*command, "-o", str(tmp_path / "r"), "--context", str(folders["before"])]) == 0
-    assert "context" in json.loads((tmp_path / "r" / "results.json").read_text())["settings"]["scorer"]
+    assert "context" in json.loads((tmp_path / "r" / "results.json").read_text())["settings"]
 
 
 def test_what_does_not_go_together(

@@ -166,7 +166,7 @@ def test_minimal_pairs(tg: Path, tmp_path: Path) -> None:
     assert run([*command, "-o", str(tmp_path / "blimp"), *widths]) == 0
     results = json.loads((tmp_path / "blimp" / "results.json").read_text())
     assert results["counts"]["items_scored"] == 1
-    found = {name: results["settings"]["scorer"][name] for name in ("beam", "word_beam", "fast_track")}
+    found = {name: results["settings"][name] for name in ("beam", "word_beam", "fast_track")}
     assert found == {"beam": 40, "word_beam": 4, "fast_track": 0}
 
 

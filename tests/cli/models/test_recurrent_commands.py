@@ -67,6 +67,6 @@ def test_train_and_score(command: Run, tmp_path: Path, shards: Path, stack: str)
         output = tmp_path / name
         command(name, suites, "--model", model, "-o", output, "--quiet")
         results = json.loads((output / "results.json").read_text())
-        assert results["settings"]["scorer"]["kind"] == "string"
+        assert results["settings"]["kind"] == "string"
     drawn = command("sample", "--model", model, "--number", 2, "--strings", "--quiet")
     assert len(drawn.splitlines()) == 2

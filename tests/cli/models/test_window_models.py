@@ -17,7 +17,7 @@ from pdtools.cli.main import run
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.models import load_checkpoint
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
 from pdtools.trees import Tree
 
@@ -184,7 +184,7 @@ def test_perplexities_count_every_token_and_the_end_of_every_sentence(
     assert (counts["windows"], counts["sentences"], counts["words"]) == (len(rows), 18, 66 + 18)
     assert counts["tokens"] == counts["words"]
     ids = [np.append(rows.tokens(i), model.eos_id) for i in range(len(rows))]
-    total = sum(result.marginal for result in beam_search(model, ids, beam=AttachmentBeam(200)))
+    total = sum(result.marginal for result in beam_search(model, ids, search=SearchOptions(beam=200)))
     ppl = np.exp(-total / counts["tokens"])
     assert found["scores"]["ppl_token_marginal"] == pytest.approx(ppl, rel=1e-5)
     assert found["scores"]["ppl_token_joint"] >= found["scores"]["ppl_token_marginal"]

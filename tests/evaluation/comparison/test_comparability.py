@@ -15,7 +15,7 @@ from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.parsing.evaluate import evaluate_parse
 from pdtools.evaluation.parsing.prm import COMMON, Parameters
 
-SCORER = {
+OF_MODEL = {
     "kind": "derivation",
     "model": "pushdown",
     "bos": True,
@@ -27,10 +27,10 @@ SCORER = {
 
 
 def document(task: str = "blimp", **changes: Any) -> dict[str, Any]:
-    """Results of a task, with other settings, of the scorer or of the evaluation."""
-    scorer = {name: changes.pop(name, value) for name, value in SCORER.items()}
+    """Results of a task, with other settings, of the model or of the evaluation."""
+    of_model = {name: changes.pop(name, value) for name, value in OF_MODEL.items()}
     return {
-        "settings": {"task": task, "limit": None, "log_base": "nats", "scorer": scorer, **changes},
+        "settings": {"task": task, "limit": None, "log_base": "nats", **of_model, **changes},
         "provenance": {},
     }
 
@@ -160,7 +160,7 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
-SETTINGS = st.dictionaries(st.sampled_from(["scorer", "limit", "delete_labels", "language", "x"]), JSON)
+SETTINGS = st.dictionaries(st.sampled_from(["beam", "limit", "delete_labels", "language", "x"]), JSON)
 
 
 @given(SETTINGS, SETTINGS, JSON, JSON)

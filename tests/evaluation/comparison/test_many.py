@@ -543,9 +543,9 @@ def test_each_table_of_each_evaluation_is_a_family(tmp_path: Path) -> None:
 
 def test_what_cannot_stand_beside_the_first_is_excluded(tmp_path: Path) -> None:
     same = {"x": [True, False]}
-    a, b = blimp(tmp_path / "a", same), blimp(tmp_path / "b", same, scorer={"beam": 10})
+    a, b = blimp(tmp_path / "a", same), blimp(tmp_path / "b", same, beam=10)
     longer, other = blimp(tmp_path / "c", {"x": [True] * 3}), ppl(tmp_path / "d", [-1.0], [1])
-    c = blimp(tmp_path / "e", same, scorer={"beam": 300})
+    c = blimp(tmp_path / "e", same, beam=300)
     found = compare(groups(a=[a], b=[b], c=[longer], e=[c], d=[other]))
     assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
     assert "only one has x 2" in found.refused["blimp"][0]

@@ -13,10 +13,10 @@ from search_oracle import all_attachments
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.dyck import (
     accuracy,
-    binomial_interval,
     evaluate_closing,
     evaluate_entropy,
 )
+from pdtools.evaluation.intervals import wilson
 from pdtools.files import Rejects
 from pdtools.formal.bracket_prefixes import BracketPrefix, dependency_prefixes
 from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
@@ -184,7 +184,7 @@ def test_strings_without_a_language(loaded: LoadedModel, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("right", "number"), [(0, 10), (10, 10), (3, 7), (965, 1000)])
 def test_wilsons_interval_holds_the_proportions_that_a_score_test_accepts(right: int, number: int) -> None:
-    low, high = binomial_interval(right, number)
+    low, high = wilson(right, number)
     share = right / number
     for p in np.linspace(0.0005, 0.9995, 1999):
         z = abs(share - p) / math.sqrt(p * (1 - p) / number)

@@ -19,8 +19,8 @@ from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.dependency.batch import ArcBatch
-from pdtools.models.dependency.derivations import ArcDerivations, graph_of_history
-from pdtools.models.dependency.model import GiltLM
+from pdtools.models.dependency.derivations import graph_of_history
+from pdtools.models.dependency.model import ArcDerivations, GiltLM
 from pdtools.models.dependency.scorer import (
     ArcPairs,
     Scores,
@@ -381,10 +381,10 @@ def test_token_by_token_equals_one_pass_where_features_are_clamped() -> None:
 
 
 def test_as_many_arcs_as_a_word_may_have() -> None:
-    kind = gilt().derivation_kind
+    model = gilt()
     for number, problem in ((29, None), (30, "30 or more arcs at a word")):
         graph = Graph.of(40, range(number), [40] * number)
-        assert kind.problem(gilt(), graph) == problem
+        assert model.problem(graph) == problem
 
 
 @pytest.mark.parametrize(

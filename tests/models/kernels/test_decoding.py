@@ -19,9 +19,8 @@ from pdtools.models.grammar.state import StepCache
 from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
 from pdtools.models.kernels.native import COMPILERS
 from pdtools.models.kernels.terms import Terms
-from pdtools.models.transformer.block import Attention
+from pdtools.models.transformer.block import Attention, TiltedLinearPositions
 from pdtools.models.transformer.cache import Cache, Past
-from pdtools.models.transformer.positions import TiltedLinearPositions
 from pdtools.models.transformer.score_terms import (
     DepthPositions,
     DepthScores,
@@ -32,7 +31,7 @@ from pdtools.models.transformer.score_terms import (
     StackDistances,
 )
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 HEADS, D_HEAD, DEPTHS = 2, 20, 4  # heads of whole vectors and a rest, on most processors
 D = HEADS * D_HEAD
@@ -317,7 +316,10 @@ def test_a_beam_search_finds_the_same(stack_distances: bool, monkeypatch: pytest
     ours, plain = both_ways(
         monkeypatch,
         lambda: torch.cat(
-            [torch.from_numpy(x.prefix_logprobs) for x in beam_search(model, strings, beam=AttachmentBeam(9))]
+            [
+                torch.from_numpy(x.prefix_logprobs)
+                for x in beam_search(model, strings, search=SearchOptions(beam=9))
+            ]
         ),
     )
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)

@@ -19,8 +19,8 @@ from pdtools.models.kernels.block_attention import IN_C, attention_in_blocks, na
 from pdtools.models.kernels.grammar_attention import grammar_attention, visible_keys
 from pdtools.models.kernels.terms import FORMS, Terms
 from pdtools.models.transformer.backends import AttentionWork, attend, backend_of
+from pdtools.models.transformer.block import TiltedLinearPositions, TwoSidedPositions
 from pdtools.models.transformer.model import TransformerLM
-from pdtools.models.transformer.positions import TiltedLinearPositions, TwoSidedPositions
 from pdtools.models.transformer.score_terms import (
     DepthPositions,
     DepthScores,

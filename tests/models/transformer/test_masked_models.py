@@ -14,8 +14,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, TransformerLM, collate
-from pdtools.models.transformer.block import Attention
-from pdtools.models.transformer.positions import TiltedLinearPositions, TwoSidedPositions
+from pdtools.models.transformer.block import Attention, TiltedLinearPositions, TwoSidedPositions
 from pdtools.models.transformer.score_terms import LinearPositions
 from pdtools.models.transformer.stack_attention import stack_attention
 

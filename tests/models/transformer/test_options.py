@@ -14,7 +14,7 @@ from torch import nn
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, StackState, build_model, collate, make_config
-from pdtools.models.transformer.positions import rotate
+from pdtools.models.transformer.block import rotate
 from pdtools.models.transformer.score_terms import ScoreInputs, sinusoids_of
 from pdtools.training import read_recipe
 

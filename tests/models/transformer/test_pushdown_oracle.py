@@ -13,7 +13,7 @@ from pushdown_oracle import PlainPushdown
 
 from pdtools.models import StackState, TransformerLM, collate
 from pdtools.search import beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 Row = tuple[list[int], list[int]]
 
@@ -94,7 +94,7 @@ def test_a_search_that_holds_everything_equals_the_paper(depths: int, variant: s
     strings = [random_row(n, 11, random.Random(seed))[0] for seed in range(2)]
     plain = PlainPushdown(model)
     results = beam_search(
-        model, [np.array(tokens, np.int32) for tokens in strings], beam=AttachmentBeam(50), k_best=50
+        model, [np.array(tokens, np.int32) for tokens in strings], search=SearchOptions(beam=50), k_best=50
     )
     for tokens, found in zip(strings, results, strict=True):
         joints = {}

@@ -17,10 +17,10 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search
-from pdtools.search.options import ActionBeam, Particles
+from pdtools.search.options import Particles, SearchOptions
 
 STRINGS = [[4, 5, 3, 5], [5], [4, 4], [4, 3, 3], [4, 5, 4]]
-EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
+EVERYTHING = SearchOptions(beam=10_000, word_beam=10_000, fast_track=0)
 
 
 def row(tokens: list[int]) -> np.ndarray:
@@ -30,7 +30,7 @@ def row(tokens: list[int]) -> np.ndarray:
 def test_a_beam_for_all_derivations_is_the_enumeration() -> None:
     model = arc_model(continuing=1)
     results = word_synchronous_search(
-        model, [row(s) for s in STRINGS], beam=EVERYTHING, k_best=5, next_tokens=True
+        model, [row(s) for s in STRINGS], search=EVERYTHING, k_best=5, next_tokens=True
     )
     for string, found in zip(STRINGS, results, strict=True):
         every = enumerate_derivations(model, row(string).tolist())
@@ -51,7 +51,7 @@ def test_a_beam_for_all_derivations_is_the_enumeration() -> None:
         assert joint == pytest.approx(found.derivations[0][0], rel=2e-6, abs=2e-5)
 
 
-def plain_search(model: DependencyGrammarLM, tokens: list[int], beam: ActionBeam, margin: float) -> Any:
+def plain_search(model: DependencyGrammarLM, tokens: list[int], beam: SearchOptions, margin: float) -> Any:
     """The plain formulation of the model in a plain search."""
     folder = str(Path(__file__).parents[3] / "benchmarks")
     sys.path.insert(0, folder)
@@ -76,16 +76,16 @@ def plain_search(model: DependencyGrammarLM, tokens: list[int], beam: ActionBeam
     ("beam", "margin", "strings"),
     [
         (EVERYTHING, math.inf, [[4, 5, 4], [4, 3, 3, 5]]),
-        (ActionBeam(actions=6, words=3, fast_track=2), math.inf, STRINGS),
-        (ActionBeam(actions=4, words=2, fast_track=0), 1.0, STRINGS),
+        (SearchOptions(beam=6, word_beam=3, fast_track=2), math.inf, STRINGS),
+        (SearchOptions(beam=4, word_beam=2, fast_track=0), 1.0, STRINGS),
     ],
 )
 def test_the_search_is_the_plain_formulation(
-    beam: ActionBeam, margin: float, strings: list[list[int]]
+    beam: SearchOptions, margin: float, strings: list[list[int]]
 ) -> None:
     model = arc_model(continuing=1)
     found = word_synchronous_search(
-        model, [row(s) for s in strings], beam=replace(beam, margin=margin), k_best=beam.words
+        model, [row(s) for s in strings], search=replace(beam, margin=margin), k_best=beam.width_of_words
     )
     for string, own in zip(strings, found, strict=True):
         sums, kept, _ = plain_search(model, string, beam, margin)
@@ -97,13 +97,13 @@ def test_the_search_is_the_plain_formulation(
         assert own.derivations[0][1].closes.tolist() == best.arcs.tolist()
 
 
-@pytest.mark.parametrize("beam", [EVERYTHING, ActionBeam(actions=6, words=3, fast_track=2)])
-def test_neighbours_batches_and_shared_prefixes_change_nothing(beam: ActionBeam) -> None:
+@pytest.mark.parametrize("beam", [EVERYTHING, SearchOptions(beam=6, word_beam=3, fast_track=2)])
+def test_neighbours_batches_and_shared_prefixes_change_nothing(beam: SearchOptions) -> None:
     model = arc_model(continuing=1)
     strings = [row(s) for s in STRINGS]
-    together = word_synchronous_search(model, strings, beam=beam)
-    apart = word_synchronous_search(model, strings, beam=beam, share_prefixes=False, max_batch=2)
-    alone = [word_synchronous_search(model, [string], beam=beam)[0] for string in strings]
+    together = word_synchronous_search(model, strings, search=beam)
+    apart = word_synchronous_search(model, strings, search=beam, share_prefixes=False, max_batch=2)
+    alone = [word_synchronous_search(model, [string], search=beam)[0] for string in strings]
     for others in (apart, alone):
         for a, b in zip(others, together, strict=True):
             assert a.prefix_logprobs == pytest.approx(b.prefix_logprobs, rel=2e-6, abs=1e-5)
@@ -113,7 +113,7 @@ def test_a_stack_of_few_words() -> None:
     """With two words at most, arcs come as soon as they can; with one there are none."""
     for most, number in ((2, 8), (1, 0)):
         model = arc_model(max_open=most)
-        (found,) = word_synchronous_search(model, [row([4, 5, 3, 5])], beam=EVERYTHING, k_best=100)
+        (found,) = word_synchronous_search(model, [row([4, 5, 3, 5])], search=EVERYTHING, k_best=100)
         assert len(found.derivations) == number
         assert all(each.most_words == most for _, each in found.derivations)  # type: ignore[attr-defined]
 

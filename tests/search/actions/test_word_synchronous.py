@@ -18,15 +18,15 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import SearchOptions
 
 STRINGS = [[3, 4, 5], [3], [3, 4], [5], [3, 4, 5, 3], [3, 4]]
-EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
+EVERYTHING = SearchOptions(beam=10_000, word_beam=10_000, fast_track=0)
 NARROW = [
-    ActionBeam(actions=1, words=1, fast_track=0),
-    ActionBeam(actions=4, words=2, fast_track=0),
-    ActionBeam(actions=6, words=3, fast_track=2),
-    ActionBeam(actions=40, words=4, fast_track=5),
+    SearchOptions(beam=1, word_beam=1, fast_track=0),
+    SearchOptions(beam=4, word_beam=2, fast_track=0),
+    SearchOptions(beam=6, word_beam=3, fast_track=2),
+    SearchOptions(beam=40, word_beam=4, fast_track=5),
 ]
 
 
@@ -45,7 +45,7 @@ def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, posit
     model = action_model(name, positions)
     many = [row(s) for s in ([], [3], [3, 4], [5, 4])]
     for ids, found in zip(
-        many, word_synchronous_search(model, many, beam=EVERYTHING, next_tokens=True), strict=True
+        many, word_synchronous_search(model, many, search=EVERYTHING, next_tokens=True), strict=True
     ):
         assert found.next_logprobs is not None
         n = len(ids) - 2
@@ -54,7 +54,7 @@ def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, posit
         )
         longer = [np.array([*ids[:-1], token, 2], np.int32) for token in (3, 4, 5)]
         for token, other in zip(
-            (3, 4, 5), word_synchronous_search(model, longer, beam=EVERYTHING), strict=True
+            (3, 4, 5), word_synchronous_search(model, longer, search=EVERYTHING), strict=True
         ):
             assert found.next_logprobs[n, token] == pytest.approx(
                 other.prefix_logprobs[n + 1], rel=2e-6, abs=1e-5
@@ -65,9 +65,9 @@ def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, posit
 def test_what_may_follow_is_over_as_many_as_the_action_beam_keeps() -> None:
     """However few the word beam keeps: of what comes first all is there."""
     model, many = action_model("tg", "relative"), [row([3, 4])]
-    (wanted,) = word_synchronous_search(model, many, beam=EVERYTHING, next_tokens=True)
-    wide = replace(EVERYTHING, words=1)
-    (found,) = word_synchronous_search(model, many, beam=wide, next_tokens=True)
+    (wanted,) = word_synchronous_search(model, many, search=EVERYTHING, next_tokens=True)
+    wide = replace(EVERYTHING, word_beam=1)
+    (found,) = word_synchronous_search(model, many, search=wide, next_tokens=True)
     assert wanted.next_logprobs is not None
     assert found.next_logprobs is not None
     np.testing.assert_allclose(found.next_logprobs[0], wanted.next_logprobs[0], rtol=2e-6, atol=1e-5)
@@ -88,7 +88,7 @@ def plain() -> Iterator[object]:
 @pytest.mark.parametrize(("name", "positions"), KINDS)
 def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str) -> None:
     model = action_model(name, positions)
-    results = word_synchronous_search(model, [row(s) for s in STRINGS], beam=EVERYTHING, k_best=5)
+    results = word_synchronous_search(model, [row(s) for s in STRINGS], search=EVERYTHING, k_best=5)
     for string, found in zip(STRINGS, results, strict=True):
         every = enumerate_derivations(model, row(string).tolist())
         assert found.prefix_logprobs == pytest.approx(every.prefix_logprobs, rel=2e-6, abs=1e-5)
@@ -107,12 +107,12 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str
 @pytest.mark.parametrize("beam", NARROW)
 @pytest.mark.parametrize("margin", [math.inf, 2.0, 0.5])
 def test_a_narrow_beam_is_the_plain_formulation(
-    name: str, positions: str, beam: ActionBeam, margin: float, plain: object
+    name: str, positions: str, beam: SearchOptions, margin: float, plain: object
 ) -> None:
     model = action_model(name, positions, max_open=3)
     for string in STRINGS[:4] if margin == math.inf else STRINGS[:2]:
         within = replace(beam, margin=margin)
-        found = word_synchronous_search(model, [row(string)], beam=within, k_best=beam.words)[0]
+        found = word_synchronous_search(model, [row(string)], search=within, k_best=beam.width_of_words)[0]
         sums, kept, _ = plain.search(model, row(string).tolist(), beam, margin)  # type: ignore[attr-defined]
         assert found.prefix_logprobs == pytest.approx(sums, rel=2e-6, abs=1e-5)
         assert [score for score, _ in found.derivations] == pytest.approx(
@@ -127,8 +127,8 @@ def test_a_narrow_beam_is_the_plain_formulation(
 def test_a_margin_of_hypotheses_that_may_still_gain(plain: object) -> None:
     """In this model the sums have some that are between 2.4 and 3 nats behind before they generate a word."""
     model, ids = action_model("plm", "relative", max_open=3), row([3, 4])
-    wide = ActionBeam(actions=100, words=100, fast_track=0)
-    (found,) = word_synchronous_search(model, [ids], beam=replace(wide, margin=3.0))
+    wide = SearchOptions(beam=100, word_beam=100, fast_track=0)
+    (found,) = word_synchronous_search(model, [ids], search=replace(wide, margin=3.0))
     sums, _, _ = plain.search(model, ids.tolist(), wide, 3.0)  # type: ignore[attr-defined]
     assert found.prefix_logprobs == pytest.approx(sums, rel=2e-6, abs=1e-5)
 
@@ -136,12 +136,12 @@ def test_a_margin_of_hypotheses_that_may_still_gain(plain: object) -> None:
 @pytest.mark.parametrize(("name", "positions"), KINDS)
 def test_a_margin_drops_what_is_far_behind_and_reads_less(name: str, positions: str) -> None:
     model = action_model(name, positions, max_open=4)
-    beam = ActionBeam(actions=40, words=20, fast_track=0)
+    beam = SearchOptions(beam=40, word_beam=20, fast_track=0)
     strings = [row(s) for s in STRINGS]
-    without = word_synchronous_search(model, strings, beam=beam, k_best=20)
-    wide = word_synchronous_search(model, strings, beam=replace(beam, margin=100.0), k_best=20)
+    without = word_synchronous_search(model, strings, search=beam, k_best=20)
+    wide = word_synchronous_search(model, strings, search=replace(beam, margin=100.0), k_best=20)
     assert all(map(close, wide, without))
-    narrow = word_synchronous_search(model, strings, beam=replace(beam, margin=1.0), k_best=20)
+    narrow = word_synchronous_search(model, strings, search=replace(beam, margin=1.0), k_best=20)
     assert narrow[0].expanded < without[0].expanded
     for found in narrow:
         scores = [score for score, _ in found.derivations]
@@ -152,14 +152,14 @@ def test_a_margin_drops_what_is_far_behind_and_reads_less(name: str, positions: 
 @pytest.mark.parametrize(("name", "positions"), KINDS)
 def test_neighbours_batches_and_shared_prefixes_change_nothing(name: str, positions: str) -> None:
     model = action_model(name, positions, max_open=4)
-    beam = ActionBeam(actions=12, words=4, fast_track=2)
+    beam = SearchOptions(beam=12, word_beam=4, fast_track=2)
     strings = [row(s) for s in STRINGS]
-    together = word_synchronous_search(model, strings, beam=beam)
-    apart = word_synchronous_search(model, strings, beam=beam, share_prefixes=False, max_batch=2)
-    alone = [word_synchronous_search(model, [string], beam=beam)[0] for string in strings]
+    together = word_synchronous_search(model, strings, search=beam)
+    apart = word_synchronous_search(model, strings, search=beam, share_prefixes=False, max_batch=2)
+    alone = [word_synchronous_search(model, [string], search=beam)[0] for string in strings]
     assert all(map(close, apart, together))
     assert all(map(close, alone, together))
-    again = word_synchronous_search(model, strings, beam=beam)
+    again = word_synchronous_search(model, strings, search=beam)
     assert all(
         np.array_equal(a.prefix_logprobs, b.prefix_logprobs) for a, b in zip(again, together, strict=True)
     )
@@ -169,16 +169,16 @@ def test_nothing_opens_or_closes_inside_of_words() -> None:
     model = action_model("tg", "relative")
     inside = np.array([False, False, True, False, False])
     found = word_synchronous_search(
-        model, [row([3, 4, 5])], beam=EVERYTHING, inside_words=[inside], k_best=10_000
+        model, [row([3, 4, 5])], search=EVERYTHING, inside_words=[inside], k_best=10_000
     )[0]
     every = enumerate_derivations(model, [1, 3, 4, 5, 2]).joints
     wanted = [score for score, choices in every if choices.index(4) == choices.index(3) + 1]
     assert [score for score, _ in found.derivations] == pytest.approx(wanted, rel=2e-6, abs=1e-5)
     assert found.marginal == pytest.approx(np.logaddexp.reduce(wanted), rel=2e-6, abs=1e-5)
-    free = word_synchronous_search(model, [row([3, 4, 5])], beam=EVERYTHING)[0]
+    free = word_synchronous_search(model, [row([3, 4, 5])], search=EVERYTHING)[0]
     assert found.marginal < free.marginal
     both = word_synchronous_search(  # the same tokens, of other words: no shared prefix
-        model, [row([3, 4, 5])] * 2, beam=EVERYTHING, inside_words=[inside, np.zeros(5, bool)]
+        model, [row([3, 4, 5])] * 2, search=EVERYTHING, inside_words=[inside, np.zeros(5, bool)]
     )
     assert [result.marginal for result in both] == pytest.approx(
         [found.marginal, free.marginal], rel=2e-6, abs=1e-5
@@ -191,7 +191,7 @@ def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
     weights = long.state_dict()
     weights["position_embedding.weight"] = weights["position_embedding.weight"][:8]
     model.load_state_dict(weights)
-    found = word_synchronous_search(model, [row(string)], beam=EVERYTHING, k_best=10_000)[0]
+    found = word_synchronous_search(model, [row(string)], search=EVERYTHING, k_best=10_000)[0]
     fits = [
         score
         for score, choices in enumerate_derivations(long, row(string).tolist()).joints
@@ -199,7 +199,7 @@ def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
     ]
     assert [score for score, _ in found.derivations] == pytest.approx(fits, rel=2e-6, abs=1e-5)
     short = action_model("plm", "learned", max_length=4)
-    none = word_synchronous_search(short, [row(string)], beam=EVERYTHING)
+    none = word_synchronous_search(short, [row(string)], search=EVERYTHING)
     assert none[0].derivations == ()
     assert none[0].marginal == -math.inf
     assert none[0].logprobs[:2].sum() == pytest.approx(none[0].prefix_logprobs[2])
@@ -210,8 +210,8 @@ def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
 def test_stopping_early_loses_nothing() -> None:
     """With a word beam that many generate soon, what is still open would only fall behind."""
     model = action_model("tg", "relative", max_open=5, labels=1)
-    beam = ActionBeam(actions=2_000, words=3, fast_track=0)
-    found = word_synchronous_search(model, [row([3, 4])], beam=beam, k_best=3)[0]
+    beam = SearchOptions(beam=2_000, word_beam=3, fast_track=0)
+    found = word_synchronous_search(model, [row([3, 4])], search=beam, k_best=3)[0]
     first = sorted((score for score, _ in _prefixes(model, 3)), reverse=True)[:3]
     assert found.prefix_logprobs[1] == pytest.approx(np.logaddexp.reduce(first), rel=2e-6, abs=1e-5)
 
@@ -220,10 +220,10 @@ def test_stopping_early_loses_nothing() -> None:
 def test_steps_are_the_word_beams(most: int) -> None:
     """Whatever is shown of a beam, its sum is over all that it held, and so are the ranks of parents."""
     model = action_model("plm", "relative", max_open=3)
-    beam, strings = ActionBeam(actions=12, words=4, fast_track=2), [row(s) for s in STRINGS]
-    shown = word_synchronous_search(model, strings, beam=beam, k_best=4, trace=most)
+    beam, strings = SearchOptions(beam=12, word_beam=4, fast_track=2), [row(s) for s in STRINGS]
+    shown = word_synchronous_search(model, strings, search=beam, k_best=4, trace=most)
     for found, whole in zip(
-        shown, word_synchronous_search(model, strings, beam=beam, trace=100), strict=True
+        shown, word_synchronous_search(model, strings, search=beam, trace=100), strict=True
     ):
         n = len(found.incremental)
         assert len(found.steps) == len(whole.steps) == n
@@ -251,8 +251,8 @@ def test_steps_are_the_word_beams(most: int) -> None:
 def test_the_share_that_the_word_beam_keeps(words: int, kept: float) -> None:
     """One or two constituents open before the token, one as likely as the other."""
     model = action_model("plm", "relative", labels=1, words=1, zero=True)
-    beam = ActionBeam(actions=10, words=words, fast_track=0)
-    found = word_synchronous_search(model, [row([3])], beam=beam)[0]
+    beam = SearchOptions(beam=10, word_beam=words, fast_track=0)
+    found = word_synchronous_search(model, [row([3])], search=beam)[0]
     assert found.log_share_kept == pytest.approx(math.log(kept), rel=2e-6, abs=1e-6)
     assert found.dropped == pytest.approx(1 - kept, rel=2e-6, abs=1e-6)
 
@@ -260,7 +260,9 @@ def test_the_share_that_the_word_beam_keeps(words: int, kept: float) -> None:
 def test_what_was_behind_a_full_word_beam_counts_as_dropped() -> None:
     """One constituent opens before the token, with either label: the less probable one is not kept."""
     model = action_model("plm", "relative", max_open=1)
-    found = word_synchronous_search(model, [row([3])], beam=ActionBeam(actions=10, words=1, fast_track=0))[0]
+    found = word_synchronous_search(
+        model, [row([3])], search=SearchOptions(beam=10, word_beam=1, fast_track=0)
+    )[0]
     scores = np.array([score for score, _ in _prefixes(model, 3)])
     assert len(set(scores)) == 2
     assert found.log_share_kept == pytest.approx(
@@ -286,23 +288,24 @@ def _prefixes(model: object, token: int) -> list[tuple[float, list[int]]]:
 @pytest.mark.parametrize(
     ("widths", "problem"),
     [
-        ({"actions": 0}, "at least 1"),
-        ({"actions": 5, "words": 0}, "at least 1"),
-        ({"actions": 5, "words": 6}, "more than the action beam"),
+        ({"beam": 0}, "at least 1"),
+        ({"beam": 5, "word_beam": 0}, "at least 1"),
         ({"fast_track": -1}, "at least 0"),
     ],
 )
 def test_widths_that_make_no_beam(widths: dict[str, int], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
-        ActionBeam(**widths)
+        SearchOptions(**widths)
 
 
 def test_widths_from_one() -> None:
-    assert ActionBeam.of(100) == ActionBeam() == ActionBeam(actions=100, words=10, fast_track=5)
-    assert ActionBeam.of(5) == ActionBeam(actions=5, words=1, fast_track=0)
-    assert ActionBeam.of(100, 20, 0) == ActionBeam(actions=100, words=20, fast_track=0)
+    for beam, words, fast in ((100, 10, 5), (5, 1, 0)):
+        found = SearchOptions(beam=beam)
+        assert (found.width, found.width_of_words, found.fast_tracked) == (beam, words, fast)
     with pytest.raises(PdtoolsError, match="k-best"):
-        word_synchronous_search(action_model("tg", "relative"), [row([3])], beam=ActionBeam.of(10), k_best=2)
+        word_synchronous_search(
+            action_model("tg", "relative"), [row([3])], search=SearchOptions(beam=10), k_best=2
+        )
 
 
 def test_weights_that_are_no_numbers_are_refused() -> None:
@@ -310,4 +313,4 @@ def test_weights_that_are_no_numbers_are_refused() -> None:
     with torch.no_grad():
         model.embedding.weight[4] = math.nan
     with pytest.raises(PdtoolsError, match="not numbers"):
-        word_synchronous_search(model, [row([4])], beam=ActionBeam())
+        word_synchronous_search(model, [row([4])], search=SearchOptions())

@@ -16,7 +16,7 @@ from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import dropped_share
 
 CATALAN = [1, 1, 2, 5, 14, 42]
@@ -43,7 +43,9 @@ def strings(lengths: list[int], seed: int = 1) -> list[list[int]]:
 def search(
     model: LanguageModel, tokens: list[list[int]], *, beam: int, margin: float | None = None, **options: Any
 ) -> list[BeamResult]:
-    return beam_search(model, [row(t) for t in tokens], beam=AttachmentBeam(beam, margin), **options)
+    return beam_search(
+        model, [row(t) for t in tokens], search=SearchOptions(beam=beam, margin=margin), **options
+    )
 
 
 @pytest.mark.parametrize("n", range(6))

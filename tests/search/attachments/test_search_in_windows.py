@@ -18,7 +18,7 @@ from pdtools.models import LanguageModel
 from pdtools.search import beam_search
 from pdtools.search.families.attachments import end_logprob
 from pdtools.search.families.unsearched import string_logprobs
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 from pdtools.search.sampling import sample
 
 KINDS = {
@@ -81,7 +81,7 @@ def test_a_full_beam_sums_over_all_derivations_of_a_window(
     derivations = list(window_attachments([len(s) for s in sentences]))
     token, attach = window_joints(model, window_tokens(sentences), derivations)
     joints = token.sum(1) + attach.sum(1)
-    (found,) = beam_search(model, [searched_row(sentences)], beam=AttachmentBeam(ENOUGH), k_best=ENOUGH)
+    (found,) = beam_search(model, [searched_row(sentences)], search=SearchOptions(beam=ENOUGH), k_best=ENOUGH)
 
     assert found.marginal == pytest.approx(logsumexp(joints), rel=2e-6)
     np.testing.assert_allclose(found.prefix_logprobs[:-1], reached(model, sentences), rtol=1e-6, atol=1e-5)
@@ -104,7 +104,7 @@ def test_choice_by_choice_the_last_token_alone_attaches_to_root(sentence: list[i
 @pytest.mark.parametrize("sentences", WINDOWS[-3:], ids=str)
 def test_ends_of_sentences_are_the_attachments_of_their_last_tokens(sentences: list[list[int]]) -> None:
     model, ids = tiny_model(layout="window"), searched_row(sentences)
-    (found,) = beam_search(model, [ids], beam=AttachmentBeam(ENOUGH))
+    (found,) = beam_search(model, [ids], search=SearchOptions(beam=ENOUGH))
     sums = [*reached(model, sentences), found.marginal]
     wanted = 0.0
     for i in range(1, len(sentences) + 1):
@@ -120,7 +120,11 @@ def test_what_is_searched_together_changes_nothing(
     model: LanguageModel, beam: int, margin: float | None, commit: bool
 ) -> None:
     rows = [searched_row(sentences) for sentences in WINDOWS]
-    options: dict[str, Any] = {"beam": AttachmentBeam(beam, margin), "commit": commit, "k_best": 3}
+    options: dict[str, Any] = {
+        "search": SearchOptions(beam=beam, margin=margin),
+        "commit": commit,
+        "k_best": 3,
+    }
     for ids, found in zip(rows, beam_search(model, rows, **options), strict=True):
         (alone,) = beam_search(model, [ids], **options, share_prefixes=False)
         np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, rtol=1e-6, atol=1e-5)
@@ -130,14 +134,14 @@ def test_what_is_searched_together_changes_nothing(
 
 def test_committed_sentences_are_read_with_their_best_derivation(model: LanguageModel) -> None:
     before, sentence = [B, A, C], [A, C, A]
-    (context,) = beam_search(model, [searched_row([before])], beam=AttachmentBeam(ENOUGH))
+    (context,) = beam_search(model, [searched_row([before])], search=SearchOptions(beam=ENOUGH))
     best = context.derivations[0][1][:-1].tolist()
     root = len(best)
     tokens = window_tokens([before, sentence])
     derivations = [[*best, *(root + target for target in own)] for own in window_attachments([len(sentence)])]
     token, attach = window_joints(model, tokens, derivations)
     (found,) = beam_search(
-        model, [searched_row([before, sentence])], beam=AttachmentBeam(ENOUGH), commit=True
+        model, [searched_row([before, sentence])], search=SearchOptions(beam=ENOUGH), commit=True
     )
     assert found.marginal - found.prefix_logprobs[root] == pytest.approx(
         logsumexp(token[:, root:].sum(1) + attach[:, root:].sum(1)), rel=2e-6, abs=1e-5
@@ -153,7 +157,7 @@ def test_all_strings_have_the_probability_one_together() -> None:
     for n in range(1, longest + 1):
         rows = [searched_row([list(words)]) for words in itertools.product((A, B, C), repeat=n)]
         ended += sum(
-            np.exp(found.marginal) for found in beam_search(model, rows, beam=AttachmentBeam(ENOUGH))
+            np.exp(found.marginal) for found in beam_search(model, rows, search=SearchOptions(beam=ENOUGH))
         )
     unfinished = 0.0
     for words in itertools.product((A, B, C), repeat=longest):
@@ -168,7 +172,10 @@ def test_draws_are_as_probable_as_the_search_says() -> None:
     for draw in itertools.islice(sample(model, number=40, seed=1, max_tokens=6), 40):
         if draw.complete:
             (found,) = beam_search(
-                model, [searched_row([draw.tokens.tolist()])], beam=AttachmentBeam(ENOUGH), k_best=ENOUGH
+                model,
+                [searched_row([draw.tokens.tolist()])],
+                search=SearchOptions(beam=ENOUGH),
+                k_best=ENOUGH,
             )
             joints = {tuple(attach[1:-2].tolist()): joint for joint, attach in found.derivations}
             assert joints[tuple(draw.derivation.attach[:-1] + 1)] == pytest.approx(
@@ -200,4 +207,4 @@ def test_strings_without_a_head_cost_their_ends_where_these_are_predicted(roots:
 @pytest.mark.parametrize("sentences", [[[]], [[A], []], [[], [A]]])
 def test_a_window_has_no_empty_sentences(sentences: list[list[int]]) -> None:
     with pytest.raises(PdtoolsError, match="a sentence of a window has a token at least"):
-        beam_search(tiny_model(layout="window"), [searched_row(sentences)], beam=AttachmentBeam(4))
+        beam_search(tiny_model(layout="window"), [searched_row(sentences)], search=SearchOptions(beam=4))

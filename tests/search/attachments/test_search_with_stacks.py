@@ -11,7 +11,7 @@ from search_oracle import all_attachments, logsumexp, parts, row, tiny_model
 from pdtools.models import LoadedModel
 from pdtools.search import batches, beam_search
 from pdtools.search.families.unsearched import string_logprobs
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 3], [3, 4, 5], [5], [], [3, 4, 5, 3, 4, 4, 5]]
 
@@ -22,7 +22,7 @@ def test_a_beam_with_all_derivations_is_exact(settings: dict[str, str]) -> None:
     tokens = STRINGS[0]
     derivations = list(all_attachments(len(tokens)))
     joints = sum(part.sum(1) for part in parts(model, tokens, derivations))
-    (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(len(derivations)))
+    (found,) = beam_search(model, [row(tokens)], search=SearchOptions(beam=len(derivations)))
     assert found.marginal == pytest.approx(logsumexp(joints), rel=2e-6, abs=1e-5)
     assert found.derivations[0][0] == pytest.approx(max(joints), rel=2e-6, abs=1e-5)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from search_oracle import row, tiny_model
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.transformer.attachment_derivations import AttachmentKind
+from pdtools.models.tokenwise import AttachmentKind
 from pdtools.search import batches, beam_search
 from pdtools.search.batches import SortedStrings
 from pdtools.search.families.unsearched import string_logprobs
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import SearchOptions
 
 MODELS = {
     "pushdown": tiny_model(max_length=64),
@@ -100,7 +100,7 @@ def same(model: LanguageModel, tokens: list[list[int]], **options: int) -> None:
         beam_search(
             model,
             rows,
-            beam=AttachmentBeam(beam),
+            search=SearchOptions(beam=beam),
             k_best=3,
             next_tokens="last",
             share_prefixes=share,
@@ -109,7 +109,7 @@ def same(model: LanguageModel, tokens: list[list[int]], **options: int) -> None:
         for share in (True, False)
     ]
     for i, ids in enumerate(rows):
-        (alone,) = beam_search(model, [ids], beam=AttachmentBeam(beam), k_best=3, next_tokens="last")
+        (alone,) = beam_search(model, [ids], search=SearchOptions(beam=beam), k_best=3, next_tokens="last")
         for found in (batch[i] for batch in together):
             np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, rtol=2e-6, atol=1e-5)
             assert found.next_logprobs is not None
@@ -155,10 +155,10 @@ def test_a_minimal_pair_feeds_its_common_tokens_once(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(model, "advance", count)
     pair = [row([3, 4, 5, 3, 4]), row([3, 4, 5, 4])]
-    beam_search(model, pair, beam=AttachmentBeam(4))
+    beam_search(model, pair, search=SearchOptions(beam=4))
     assert fed == [1, 1, 2, 4, 8, 4]
     fed.clear()
-    beam_search(model, pair, beam=AttachmentBeam(4), share_prefixes=False)
+    beam_search(model, pair, search=SearchOptions(beam=4), share_prefixes=False)
     assert fed == [2, 2, 4, 8, 8, 4]
 
 
@@ -172,11 +172,11 @@ def test_little_memory_makes_smaller_groups_and_the_same_results(monkeypatch: py
 
 def test_pasts_are_read_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row([3, 4, 5, 3, 4, 4]), row([3, 4, 4, 5])]
-    whole = beam_search(MODELS["pushdown"], rows, beam=AttachmentBeam(7))
+    whole = beam_search(MODELS["pushdown"], rows, search=SearchOptions(beam=7))
     monkeypatch.setattr(
         "pdtools.models.transformer.cache.READ_CELLS_CPU", 200
     )  # three hypotheses of two tokens
-    parts = beam_search(MODELS["pushdown"], rows, beam=AttachmentBeam(7))
+    parts = beam_search(MODELS["pushdown"], rows, search=SearchOptions(beam=7))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one.prefix_logprobs, other.prefix_logprobs, rtol=2e-6, atol=1e-5)
 

@@ -46,6 +46,14 @@ def rows(*words: tuple[str, int]) -> str:
     )
 
 
+@pytest.mark.parametrize("comment", ["# text = a-b", "# text =a-b", "#text=a-b", "# text_en = c"])
+def test_blanks_around_the_name_of_a_text_may_be_absent(comment: str, file: Path) -> None:
+    """As in UD Vietnamese-VTB."""
+    file.write_text(f"{comment}\n" + rows(("a", 2), ("-", 0), ("b", 2)))
+    (read,), _ = read_file("conllu", file)
+    assert read.written == ("a - b" if "_en" in comment else "a-b")
+
+
 def test_a_merged_word_has_the_dependents_of_all_and_is_merged_before_lifting(file: Path) -> None:
     # "ab" is a (of c) and b (the root); c hangs on d, which hangs on b: a's arc would cross nothing more.
     file.write_text(
