@@ -1,8 +1,8 @@
 # From pdtools' table of surprisals to a figure and a mixed-effects model.
 #   pdtools surprisal stimuli.csv --model runs/pushdown --model gpt2/ -o surprisals.csv
 #   Rscript stimuli.R surprisals.csv 2
-# The number (or name) of the critical region comes last. Without it the script takes the second region, which
-# is the critical one of the table in docs/guide/stimuli.md, and says so.
+# The number (or name) of the critical region comes last. Without it the script takes the second region, and
+# says so.
 # Needs: install.packages(c("dplyr", "ggplot2", "lme4", "readr"))
 library(dplyr)
 library(ggplot2)

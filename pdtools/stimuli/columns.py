@@ -68,7 +68,8 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
             ``frequency_1`` and so on.
-        condition: the sentence's column, if there are several (``version`` if that name is taken).
+        item, condition: the column that ``--column`` names, if the table has none of this name. If several
+            columns hold sentences, ``condition`` is the sentence's (``version`` if that name is taken).
 
     Raises:
         InputError: if it already has one of them.

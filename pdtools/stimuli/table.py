@@ -284,11 +284,18 @@ def _made(
 ) -> Stimuli:
     units = np.array(found.units, np.int64).reshape(-1, 5).T
     more = ["word", "word_in_region", "word_number"] if words else []
-    renamed = {
-        role: columns.all(role)[0]
-        for role in ("item", "condition")
-        if role in columns.given and not columns.named(role)
-    }
+    renamed = {}
+    for role in ("item", "condition"):
+        if role not in columns.given:
+            continue
+        place = columns.all(role)[0]
+        own = columns.named(role)
+        if not own:
+            renamed[role] = place
+        elif place not in own:
+            name = columns.called(own[0])
+            why = f"pdtools view takes {name}, which is in the table too: rename that one"
+            columns.notes.append(f"--column {role}={columns.called(place)}: {why}")
     return Stimuli(
         sheet=columns.sheet,
         form=f"{columns.sheet.form}, {form}; {len(found.texts)} sentences",
@@ -322,7 +329,8 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     sheet = columns.sheet
     if not places:
         reason = f"no column sentence, text or word in the header ({', '.join(filter(None, sheet.columns))})"
-        raise InputError(reason, file=sheet.name, hint=_HINT)
+        one_of_many = f"{sheet.form}; " if " sheets " in sheet.form else ""
+        raise InputError(reason, file=sheet.name, hint=one_of_many + _HINT)
     if glue not in ("", " "):
         reason = f"--glue {glue!r} is for a row for each region or word"
         raise InputError(

@@ -69,6 +69,10 @@ def test_differences_within_items(tmp_path: Path) -> None:
         3,
     ]
     assert [row[1] for row in page.document["paired"]] == ["b − a", "c − a", "c − b"]
+    assert page.notes == (
+        "1 rows without a surprisal are in no mean",
+        "3 rows without an item are in no difference",
+    )
     assert figures(page).tables["differences"][1] == page.document["paired"]
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
     assert without.document["paired"] == []

@@ -309,6 +309,13 @@ def test_workbooks(tmp_path: Path) -> None:
     several = read_stimuli(read_sheet(str(tmp_path / "two.xlsx")))
     assert several.texts == found.texts
     assert several.form.startswith("a workbook, of whose 2 sheets the first (My items) is read, wide")
+    book.move_sheet("Notes", -1)
+    book["Notes"]["A1"] = "My materials"
+    book.save(tmp_path / "other.xlsx")
+    with pytest.raises(
+        InputError, match=r"no column sentence.* of whose 2 sheets the first \(Notes\) is read;"
+    ):
+        read_stimuli(read_sheet(str(tmp_path / "other.xlsx")))
     with pytest.raises(InputError, match=r"two\.xlsx: \.xlsx: reading times are CSV or TSV.*save it"):
         read_times(str(tmp_path / "two.xlsx"))
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "t.xlsx").read_bytes()[:800])
@@ -498,6 +505,29 @@ def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:
     found = read(tmp_path, text).notes
     assert len(found) == len(notes)
     assert all(one.startswith(other) for one, other in zip(found, notes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("columns", "notes"),
+    [
+        (
+            {"condition": "ambiguity"},
+            ("--column condition=AMBIGUITY: pdtools view takes CONDITION, which is in the table too: "
+             "rename that one",),
+        ),
+        ({"condition": "CONDITION"}, ()),
+        ({"condition": "condition", "item": "ITEM"}, ()),
+        ({"item": "AMBIGUITY"}, ("--column item=AMBIGUITY: pdtools view takes ITEM, which is in the table "
+                                 "too: rename that one",)),
+    ],
+)  # fmt: skip
+def test_a_column_of_the_role_s_own_name_is_noted(
+    columns: dict[str, str], notes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Another column given for the role does not replace it in the output."""
+    text = "ITEM,AMBIGUITY,CONDITION,SENTENCE\n1,none,a,The dog | barks.\n1,comma,b,The dog, | barks.\n"
+    found = read(tmp_path, text.replace("dog, |", "dog |"), columns=columns)
+    assert (found.notes, found.new[:1]) == (notes, ("region",))
 
 
 def test_numbers_among_texts_are_noted(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ def stimuli_page(paths: Sequence[str]) -> Page:
     notes = [f"{without} rows without a surprisal are in no mean"] if without else []
     if conditions == [_ALL]:
         notes.append("no column is called condition: all sentences are one")
+    elif unnumbered := sum(len(own) for found in items.get("", {}).values() for own in found.values()):
+        notes.append(f"{unnumbered} rows without an item are in no difference")
     return Page(
         kind="stimuli",
         title=f"Surprisals of {', '.join(Path(path).name for path in paths)}",
