@@ -147,8 +147,6 @@ def test_the_command(
     inside = tmp_path / "other results"
     assert run([*command, *model, "-o", str(inside), "--plot", str(inside / "figure.png")]) == 0
     assert {path.name for path in inside.iterdir()} >= {"results.json", "figure.png"}
-    assert run(["eval-formal", "cfl", "--help"]) == 0
-    assert "\n  Example:\n    pdtools eval-formal cfl shards/test" in capsys.readouterr().out
 
 
 def test_lengths_of_the_table_by_tens(capsys: pytest.CaptureFixture[str]) -> None:
