@@ -25,9 +25,6 @@ SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
 TokenizerStyle = Literal["ptb", "raw", "typed"]
 
 
-Factor = Literal["right", "left"]
-
-
 Layout = Literal["sentence", "window"]
 
 
@@ -52,7 +49,7 @@ def tapes(
     window: Annotated[int | None, typer.Option(min=2)] = None,
     documents: Documents | None = None,
     tape: Tape | None = None,
-    binarize: Factor = "right",
+    binarize: Literal["given", "right", "left"] = "given",
     prompts: str | None = None,
     on_error: OnError = "fail",
 ) -> None:
@@ -89,7 +86,7 @@ def tapes(
         window: --layout window: the most positions of a row (tokens and ROOTs).
         documents: Windows: a document ends with its file (default), a blank line, or never.
         tape: Store the stack tapes, or not (default: packed, but none for windows).
-        binarize: Right- or left-branching binarization.
+        binarize: As the trees have it and right-branching, or made anew.
     """
     from pdtools.jobs import Plan
     from pdtools.prompts.items import read_prompts

@@ -112,7 +112,7 @@ def _print_many(found: ComparedModels, *, details: bool) -> None:
     two = any(len(group.values) == 2 for score in found.scores for group in score.groups)
     print_note(
         "95%: over items; where a group has several seeds, over seeds and items"
-        f"{' (a mean of two runs is in it in 88 to 95 of a hundred cases)' if two else ''}."
+        f"{' (with two runs it holds the true mean in 88 to 95 of 100 cases)' if two else ''}."
         " p: corrected, by Holm"
     )
 

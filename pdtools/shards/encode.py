@@ -45,7 +45,7 @@ from pdtools.trees import (
     parse_chunk,
     unescape,
 )
-from pdtools.trees.tree import Factor
+from pdtools.trees.arrays import attachments_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,7 +150,7 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
         numbers, words = self._table.look_up(arrays.words())
         r, sentences = arrays.attachments, arrays.sentences
         constituents = chunk_constituents(arrays) if self._labelled else None
-        reasons = unusable_trees(arrays, self.settings.factor)
+        reasons = unusable_trees(arrays)
         counts = self._table.counts[numbers]  # (w) tokens of each word
         missing = np.flatnonzero(counts == 0)
         for i in np.unique(np.searchsorted(sentences, missing, side="right") - 1).tolist():
@@ -215,7 +215,7 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
         if len(tokens) > len(sequence):
             first_words = np.repeat(begins[:-1], lengths).astype(np.int32)
             token_begins = np.concatenate([[0], np.cumsum(counts)])
-            attach = expand_attachments(attach + first_words, counts, self.settings.factor)
+            attach = expand_attachments(attach + first_words, counts, self.settings.branching)
             word = np.repeat(word, counts)
             begins = token_begins[begins]
             attach -= np.repeat(begins[:-1], np.diff(begins)).astype(np.int32)
@@ -298,7 +298,7 @@ class CountWork(Work[FileChunk, ChunkWords | None]):
         if arrays is None:
             return None
         kept = np.ones(len(arrays), dtype=bool)
-        kept[list(unusable_trees(arrays, "right"))] = False
+        kept[list(unusable_trees(arrays))] = False
         labels = _count_labels(arrays, kept) if self.labels else {}
         if self.text_style == "raw":
             trees = (arrays.source(i) for i in np.flatnonzero(kept).tolist())
@@ -337,19 +337,19 @@ def _count_labels(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
     return {name: count for name, count in zip(found.names, counts, strict=True) if count}
 
 
-def unusable_trees(arrays: TreeArrays, factor: Factor) -> dict[int, str]:
-    """The trees that :func:`pdtools.shards.plain.usable_tree` refuses, and why. ``factor``: the arrays'."""
+def unusable_trees(arrays: TreeArrays) -> dict[int, str]:
+    """The trees that :func:`pdtools.shards.plain.usable_tree` refuses, and why."""
     lengths = np.diff(arrays.sentences)
     reasons = dict.fromkeys(np.flatnonzero(lengths == 0).tolist(), NO_WORDS)
-    for i in _maybe_placeholders(arrays, lengths, factor):
+    for i in _maybe_placeholders(arrays, lengths):
         refused = usable_tree(arrays.source(i).tree)
         if isinstance(refused, str):
             reasons[i] = refused
     return reasons
 
 
-def _maybe_placeholders(arrays: TreeArrays, lengths: Int64, factor: Factor) -> list[int]:
-    """The trees whose words may all be tagged ``XX`` and whose attachments are a flat tree's."""
+def _maybe_placeholders(arrays: TreeArrays, lengths: Int64) -> list[int]:
+    """The trees that may be flat with all words tagged ``XX``, however they are binarized."""
     text = np.frombuffer(arrays.data, dtype=np.uint8)
     first, second = text[arrays.tag_starts], text[arrays.tag_starts + 1]  # at least a space follows a tag
     maybe: Bool = (first == ord(UNKNOWN_TAG[0])) & (second == ord(UNKNOWN_TAG[1]))
@@ -358,7 +358,6 @@ def _maybe_placeholders(arrays: TreeArrays, lengths: Int64, factor: Factor) -> l
         return []
     k = np.arange(len(maybe)) - np.repeat(arrays.sentences[:-1], lengths)
     ends = k == np.repeat(lengths, lengths) - 1
-    flat = np.where(ends, 0, k) if factor == "right" else np.maximum(k - 1, 0)
-    maybe &= arrays.attachments == flat
+    maybe &= attachments_between(arrays.between, arrays.sentences, "right") == np.where(ends, 0, k)
     before = np.concatenate([[0], np.cumsum(maybe)])[arrays.sentences]
     return np.flatnonzero((np.diff(before) == lengths) & (lengths > 0)).tolist()

@@ -66,7 +66,8 @@ class ShardSettings:
             number of tokens of running text with ROOT before them and EOS after every line, without trees:
             every token shifts; ``window``: whole sentences of one document, each with its own ROOT, as many
             as fit.
-        factor: how nodes of more than two children are binarized: ``right`` or ``left``.
+        factor: how nodes of more than two children are binarized: ``right`` or ``left``, which undoes the
+            binarization that trees have, or ``given``, which keeps it and binarizes the rest to the right.
         tape: ``packed``: the tape is stored; ``none``: it is not.
         constituents: ``labelled``: the trees' constituents are stored; ``none``: not.
         arcs: ``unlabelled``: dependency arcs are stored; ``none``: they are not.
@@ -77,13 +78,18 @@ class ShardSettings:
     """
 
     layout: Literal["sentence", "window", "block"] = "sentence"
-    factor: Literal["right", "left"] = "right"
+    factor: Literal["given", "right", "left"] = "given"
     tape: Literal["packed", "none"] = "packed"
     constituents: Literal["labelled", "none"] = "none"
     arcs: Literal["unlabelled", "none"] = "none"
     window: int = 0
     documents: Literal["blank", "file", "none"] = "none"
     prompts: Literal["labels", "numbers", "none"] = "none"
+
+    @property
+    def branching(self) -> Literal["right", "left"]:
+        """The direction of what is binarized here, the tokens of a word too."""
+        return "left" if self.factor == "left" else "right"
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:

@@ -35,6 +35,7 @@ from pdtools.trees import (
     sentence_layout,
     unescape,
 )
+from pdtools.trees.transforms import remove_traces
 
 NO_WORDS = "no words"
 NOT_PARSED = "not parsed: a flat placeholder"
@@ -113,8 +114,9 @@ def _row(
         return OVER_WINDOW
     n_words = len(sentence.words)
     counts = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
-    factor = settings.factor
-    attach = sentence_layout(expand_attachments(attachments(usable, factor), counts, factor))
+    binarized = (remove_traces(tree) if settings.factor == "given" else None) or usable
+    branching = settings.branching
+    attach = sentence_layout(expand_attachments(attachments(binarized, branching), counts, branching))
     text = " ".join(sentence.words)
     if text.count(" ") >= n_words:  # in a word, as trees have them
         text = " ".join(word.replace(" ", "\u00a0") for word in sentence.words)

@@ -21,7 +21,7 @@ from pdtools.files.arrow import arrow_array
 from pdtools.trees.chunks import FileChunk, cut_chunks, last_tree
 from pdtools.trees.reader import MAX_TREE_CHARS, SourcedTree
 from pdtools.trees.transforms import FOREIGN_LABELS, TRACE_TAGS, is_empty_leaf
-from pdtools.trees.tree import BLANK_LINE, Factor, Tree, check_factor
+from pdtools.trees.tree import BLANK_LINE, Binarization, Factor, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,8 @@ class TreeArrays:
         word_starts, word_ends: int64 (w), each word as the treebank writes it is ``data[start:end]``.
         tag_starts: int64 (w), the beginning of each word's tag.
         between: int32 (w), the fewest brackets open between a word and the next; -1 after the last one.
-        attachments: int32 (w), ``attachments(normalize(tree), factor)`` of each tree, concatenated.
+        attachments: int32 (w), ``attachments(normalize(tree), factor)`` of each tree, concatenated; if
+            binarization is ``given``, those of the tree with its groups.
         nodes: the constituents, if requested.
     """
 
@@ -179,9 +180,10 @@ class TreeArrays:
         return SourcedTree(Tree.from_brackets(text), file, line, text)
 
 
-def parse_chunk(chunk: FileChunk, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:
+def parse_chunk(
+    chunk: FileChunk, factor: Binarization = "right", *, with_nodes: bool = False
+) -> TreeArrays | None:
     """The trees of a chunk; None if they are not all in the ordinary form, or there are none."""
-    check_factor(factor)
     if chunk.contents is None:
         return None
     data = b"".join(chunk.contents)
@@ -229,7 +231,7 @@ def count_trees(files: Iterable[str]) -> int | None:
     return number
 
 
-def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[Any]] | None:
+def _parse(data: bytes, factor: Binarization, with_nodes: bool) -> dict[str, NDArray[Any]] | None:
     """The fields of a :class:`TreeArrays` of these bytes, ``sentences`` without its last entry."""
     text = np.frombuffer(data, dtype=np.uint8)  # (bytes)
     # Events are brackets and the first bytes of labels and words.
@@ -258,20 +260,23 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
         return None
     artificial = _artificial_nodes(data, text, at, opens)
     artificial = artificial[depths[artificial] > 1]  # the top node stays, whatever its label
+    grouped = depths
     if len(artificial):
         depths = np.cumsum(_without(steps, opens, closes, depths, artificial), dtype=np.int32)
 
     # A leaf is followed by closing brackets until the next one opens, where the fewest are open.
     turns = np.flatnonzero(closes[:-1] & opens[1:])
-    between = depths[np.append(turns, len(depths) - 1)]  # (leaves)
+    last_events = np.append(turns, len(depths) - 1)
+    between, among = depths[last_events], grouped[last_events]  # (leaves) without artificial nodes, and with
     kept, with_traces = ~_are_traces(text, at[leaves - 1]), leaves
     if not kept.all():
-        between = _over_traces(between, kept)
+        between, among = _over_traces(between, kept), _over_traces(among, kept)
         leaves = leaves[kept]
     if _are_refused(data, text, at, first_bytes, leaves):
         return None
     sentences = np.concatenate([[0], np.searchsorted(leaves, lasts)])
-    between[sentences[1:][np.diff(sentences) > 0] - 1] = -1  # the last words of sentences
+    last_words = sentences[1:][np.diff(sentences) > 0] - 1
+    between[last_words] = among[last_words] = -1
     nodes = {}
     if with_nodes:
         is_node = opens.copy()
@@ -286,7 +291,9 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
         "word_ends": _ends(text, at[leaves + 1]),
         "tag_starts": at[leaves - 1],
         "between": between,
-        "attachments": attachments_between(between, sentences, factor),
+        "attachments": attachments_between(among, sentences, "right")
+        if factor == "given"
+        else attachments_between(between, sentences, factor),
     }
 
 

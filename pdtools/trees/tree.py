@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import nltk
 
 Factor = Literal["right", "left"]
+# ``given``: groups that a tree has from binarization are kept, and the rest is binarized to the right.
+Binarization = Literal["given", "right", "left"]
 
 # Only these separate tokens: a no-break or thin space is part of a word.
 _SPACE = r" \t\n\r\f\v"

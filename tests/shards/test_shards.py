@@ -45,6 +45,7 @@ from pdtools.trees import (
     read_trees,
     unescape,
 )
+from pdtools.trees.transforms import binarize_from_heads, children_of
 
 TREES = [
     "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD did) (RB n't) (VP (VB bark) (ADVP|PRT (RB today)))) (. .)))",
@@ -208,6 +209,53 @@ def test_binarized_input_gives_the_same_rows(tmp_path: Path, form: str) -> None:
         _build(tmp_path / "binary", binary, BPE["ptb"], factor=factor)
         tables = [pq.read_table(tmp_path / name / "part-00000.parquet") for name in ("raw", "binary")]
         assert tables[0].equals(tables[1])
+
+
+def _from_random_heads(tree: Tree, rng: np.random.Generator) -> Tree:
+    heads, head_of = np.full(len(tree.words), -1, dtype=np.int32), {}
+    for children in reversed(children_of(tree)):
+        own = [head_of.get((start, end), start) for _, start, end in children]
+        chosen = own[rng.integers(len(own))]
+        heads[[word for word in own if word != chosen]] = chosen
+        head_of[children[0][1], children[-1][2]] = chosen
+    return binarize_from_heads(tree, heads)
+
+
+@pytest.mark.parametrize("tokenizer", [WORD, BPE["raw"]], ids=["word", "raw"])
+@pytest.mark.parametrize("form", ["right", "left", "head", "none"])
+def test_the_binarization_of_trees_is_kept(tmp_path: Path, form: str, tokenizer: Tokenizer) -> None:
+    """Rows are those of trees in which the groups are constituents like any other; in both formulations."""
+    rng = np.random.default_rng(0)
+    plain = [collapse_unaries(tree) for tree in map(normalize, map(Tree.from_brackets, TREES)) if tree] * 3
+    make = {
+        "right": lambda tree: binarize(tree, "right"),
+        "left": lambda tree: binarize(tree, "left"),
+        "head": lambda tree: _from_random_heads(tree, rng),
+        "none": lambda tree: tree,
+    }
+    binary = [make[form](tree) for tree in plain]
+    trees = {
+        "kept": [tree.to_brackets() for tree in binary],
+        "like others": [replace_groups(tree.to_brackets()) for tree in binary],
+        "plain": [tree.to_brackets() for tree in plain],
+    }
+    chosen = {"kept": ShardSettings(), "like others": ShardSettings(factor="right")}
+    chosen["plain"] = chosen["like others"]
+    found = {}
+    for name, texts in trees.items():
+        (tmp_path / f"{name}.trees").write_text("\n".join(texts), encoding="utf-8")
+        shards_from_files(
+            [str(tmp_path / f"{name}.trees")], tokenizer, chosen[name], tmp_path / name, Rejects()
+        )
+        found[name] = pq.read_table(tmp_path / name / "part-00000.parquet")
+        _build(tmp_path / "again", texts, tokenizer, **dataclasses.asdict(chosen[name]))
+        assert found[name].equals(pq.read_table(tmp_path / "again" / "part-00000.parquet"))
+    assert found["kept"].equals(found["like others"])
+    assert found["kept"].equals(found["plain"]) == (form in ("right", "none"))
+
+
+def replace_groups(text: str) -> str:
+    return text.replace("|<", "/").replace("|", "/")
 
 
 def test_metadata_says_what_the_numbers_mean(tmp_path: Path) -> None:

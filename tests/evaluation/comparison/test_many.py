@@ -622,8 +622,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         for each in of:  # over seeds, though there is one over items too
             assert each["over_items"] != each["over_seeds"]
             assert "[{}]".format(", ".join(f"{end:{signed}.2f}" for end in each["over_seeds"])) in printed
-    assert "a mean of two runs is in it in 88 to 95 of a hundred cases). p: corrected, by Holm" in " ".join(
-        table.split()
+    assert (
+        "with two runs it holds the true mean in 88 to 95 of 100 cases). p: corrected, by Holm"
+        in " ".join(table.split())
     )
     assert run(["compare", *options, "--latex", "--details"]) == 0
     latex = capsys.readouterr().out
