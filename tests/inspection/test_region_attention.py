@@ -244,17 +244,21 @@ def test_models_without_attention_are_refused(tmp_path: Path) -> None:
 def test_the_command(
     models: dict[str, LoadedModel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = suite_file(tmp_path / "toy.json")
+    (path := tmp_path / "suites").mkdir()
+    for name in ("toy", "other"):
+        suite_file(path / f"{name}.json", name=name)
     for kind in ("pushdown", "base"):
         loaded = models[kind]
         shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
         save_checkpoint(tmp_path / kind, loaded.model, loaded.tokenizer, shards=shards)
     both = ["--model", str(tmp_path / "base"), "--model", str(tmp_path / "pushdown"), "--device", "cpu"]
-    command = ["eval-attention", str(path), *both, "--at", "verb", "--beam", "5", "--threads", "1"]
+    command = ["eval-attention", str(path), *both, "--at", "verb", "--suite", "toy"]
+    command += ["--beam", "5", "--threads", "1"]
     assert run([*command, "-o", str(tmp_path / "out"), "--json", "--region", "noun"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["scores"] == document["scores"]
     assert document["settings"]["task"] == "attention"
+    assert document["scores"]["by_suite"].keys() == {"toy"}
     assert set(document["scores"]["by_suite"]["toy"]["noun"]) == {"base", "pushdown"}
     assert pq.read_table(tmp_path / "out" / "items.parquet").num_rows == 2 * 2 * 2
     assert run([*command, "-o", str(tmp_path / "out")]) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from node_pages import evaluate, needs_node, save_page
@@ -77,6 +79,34 @@ def test_differences_within_items(tmp_path: Path) -> None:
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
     assert without.document["paired"] == []
     assert list(figures(without).tables) == ["regions"]
+
+
+@pytest.mark.parametrize("told_by", [[], ["condition"], ["version"], ["condition", "version"]])
+def test_means_are_of_the_sentences_that_no_column_tells_apart(told_by: list[str], tmp_path: Path) -> None:
+    """Against pandas: means, and differences within items, by condition, by version, and by both."""
+    rng = np.random.default_rng(1)
+    cells = itertools.product("mn", "123", "ab", "xy", "12")
+    frame = pd.DataFrame(cells, columns=["model", "item", "condition", "version", "region"])
+    frame["surprisal"] = rng.integers(0, 99, len(frame)) / 8
+    columns = ["model", "item", *told_by, "region", "surprisal"]
+    page = stimuli_page([write(tmp_path / "t.csv", frame[columns].to_csv(index=False))])
+    frame["of"] = frame[told_by].agg(", ".join, axis=1) if told_by else "all"
+    of_regions = frame.groupby(["model", "of", "region"]).surprisal
+    found = {
+        (row["series"], row["condition"], row["label"]): [row["mean"], row["n"]]
+        for row in page.document["rows"]
+    }
+    means = of_regions.mean().items()
+    assert found == {
+        place: [pytest.approx(mean, abs=6e-4), of_regions.size()[place]] for place, mean in means
+    }
+    of_items = frame.groupby(["model", "region", "item", "of"]).surprisal.mean().unstack()
+    differences = {
+        (model, f"{b} − {a}", region): pytest.approx(mean, abs=6e-4)
+        for a, b in itertools.combinations(of_items, 2)
+        for (model, region), mean in (of_items[b] - of_items[a]).groupby(["model", "region"]).mean().items()
+    }
+    assert {(row[0], row[1], row[2]): row[3] for row in page.document["paired"]} == differences
 
 
 def test_other_shapes(tmp_path: Path) -> None:

@@ -435,6 +435,27 @@ def test_sentences_without_a_word_are_in_the_rejects(
     assert json.loads((tmp_path / "l.tsv.rejects.jsonl").read_text())["line"] == 3
 
 
+@pytest.mark.parametrize("words", [[], ["--words"]])
+@pytest.mark.parametrize(
+    ("glue", "between"),
+    [([], " | "), (["--glue", " "], " | "), (["--glue", ""], "|"), (["--glue", "-"], "-|")],
+)
+def test_regions_joined_by_glue(
+    glue: list[str], between: str, words: list[str], models: dict[str, Path], tmp_path: Path
+) -> None:
+    """They have the surprisals of the sentence written with bars; glue belongs to the region before it."""
+    regions = ["No qu", "een", "has", "smil", "ed."]
+    rows = "".join(f"1,{n},{region}\n" for n, region in enumerate(regions, 1))
+    (tmp_path / "long.csv").write_text(f"item,region,text\n{rows}")
+    (tmp_path / "wide.csv").write_text(f"item,sentence\n1,{between.join(regions)}\n")
+    for name, given in (("long", glue), ("wide", [])):
+        model = ["--model", models["gpt2"], "-o", tmp_path / f"{name}.tsv"]
+        surprisal(tmp_path / f"{name}.csv", *model, *words, *given)
+    own, whole = (pd.read_csv(tmp_path / f"{name}.tsv", sep="\t") for name in ("long", "wide"))
+    for column in ("n_tokens", "surprisal"):
+        assert own[column].tolist() == whole[column].tolist()
+
+
 @pytest.mark.parametrize("name", ["x.rds", "x.csv.bz2"])
 def test_names_of_tables_that_are_not_written(
     name: str, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

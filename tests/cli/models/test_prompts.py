@@ -195,6 +195,19 @@ def test_what_commands_refuse(work: Path, tmp_path: Path, capsys: pytest.Capture
     assert "need the --tokenizer" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("names", [("entailment", "not_entailment"), ("not_entailment", "entailment")])
+def test_labels_have_the_names_that_are_given(
+    names: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"sentence1": f"A {i}", "sentence2": "B", "label": label} for i, label in enumerate((0, 1, 1))]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["prompts", f"{tmp_path}/x.jsonl", "--task", "rte", "-o", f"{tmp_path}/o.jsonl", "--json"]
+    assert run([*command, "--label-names", ",".join(names)]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == {names[0]: 1, names[1]: 2}
+    _, *items = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
+    assert [item["label"] for item in items] == [names[0], names[1], names[1]]
+
+
 def test_a_tenth_is_held_out(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"sentence1": f"A {i}", "sentence2": "B", "label": "entailment"} for i in range(100)]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

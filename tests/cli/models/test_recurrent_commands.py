@@ -13,6 +13,9 @@ import pytest
 
 from pdtools import data
 from pdtools.cli.main import run
+from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
+from pdtools.models import load_checkpoint
+from pdtools.shards import ShardSet
 
 Run = Callable[..., str]
 SMALL = ["hidden_size=8", "embedding_size=8", "stack_vector=3", "stack_window=6", "stack_depth=6"]
@@ -59,6 +62,13 @@ def test_train_and_score(command: Run, tmp_path: Path, shards: Path, stack: str)
     assert ppl["scores"]["ppl_token_marginal"] == pytest.approx(
         stream["scores"]["ppl_token_marginal"], rel=0.2
     )
+    several = json.loads(
+        command("eval-ppl", shards, "--model", model, "--stream", "--streams", 3, "--json", "--quiet")
+    )
+    own = evaluate_stream_perplexity(ShardSet.open(shards), load_checkpoint(model), streams=3)
+    of_each = [scores["ppl_word_marginal"] for scores in (several["scores"], own.scores, stream["scores"])]
+    assert of_each[0] == pytest.approx(of_each[1], rel=1e-9)
+    assert of_each[0] != pytest.approx(of_each[2], rel=1e-9)
     for kind, name in (("blimp", "eval-blimp"), ("sg", "eval-sg")):
         suites = tmp_path / kind
         suites.mkdir()
