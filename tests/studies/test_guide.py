@@ -90,6 +90,7 @@ pdtools: an error is shown
         ("x,y\n1,2\na bb\nccc 7.53\ntwice", None),
         ("x,y\n…\ntwice", None),
         ("x,y\n1,2\na    bb\nccc  7.7\ntwice", "ccc  7.7"),
+        ("x,y\n1,2\na    bb\nccc  7.3\ntwice", "ccc  7.3"),
         ("x,y\n1,2\na    bc\n…", "a    bc"),
         ("x,y\n1,2", "2 lines"),
     ],
