@@ -32,7 +32,18 @@ import tomllib
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LISTS = Path(__file__).resolve().parent / "planted_bugs"
-FOLDERS = ("benchmarks", "cli", "configs", "data", "docs", "examples", "pdtools", "studies", "tests")
+FOLDERS = (
+    "benchmarks",
+    "cli",
+    "configs",
+    "data",
+    "docs",
+    "examples",
+    "packaging",
+    "pdtools",
+    "studies",
+    "tests",
+)
 # In the repository they stand at the top; an installed copy has them inside the package.
 INSIDE = ("cli", "configs", "data")
 # Modules that tests load, and bugs are not planted into: imported once for all of them.

@@ -55,6 +55,7 @@ class Block:
     code: str
     is_python: bool
     at: int  # offset of a new fence
+    is_hidden: bool = False
     shown: str | None = None
     span: tuple[int, int] = (0, 0)  # the text of the fence
 
@@ -76,8 +77,8 @@ def blocks(page: str) -> Iterator[Block | tuple[str, str]]:
             yield last
             last = None
         if code is not None or (part["language"] == "python" and not part["title"]):
-            last = Block(code or part["text"], code is None, part.end())
-            if part["hidden"]:
+            last = Block(code or part["text"], code is None, part.end(), bool(part["hidden"]))
+            if last.is_hidden:
                 yield last
                 last = None
         elif part["title"]:
@@ -154,7 +155,6 @@ def run_page(page: str) -> Iterator[tuple[Block, str]]:
     """The blocks of a page that somebody sees, with what each prints, run in the current folder."""
     names: dict[str, object] = {"__name__": "page"}
     said: set[str] = set()
-    hidden = {each.start("hidden") for each in _PART.finditer(page) if each["hidden"]}
     for each in blocks(page):
         if isinstance(each, tuple):
             path = Path(each[0])
@@ -162,7 +162,7 @@ def run_page(page: str) -> Iterator[tuple[Block, str]]:
             path.write_text(each[1], encoding="utf-8")
             continue
         text = printed(each, names, said)
-        if page.find(each.code) not in hidden:
+        if not each.is_hidden:
             yield each, text
 
 

@@ -205,7 +205,7 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "short tape": (put("tape", 1, b"\0" * 14), "column 'tape': 14 bytes, but 5 tokens have 15"),
     "metadata layout": (metadata("layout", "block"), "pdtools.layout is block, but sentence in the manifest"),
     "metadata version": (metadata("format_version", "9"), "pdtools.format_version is 9, but 1"),
-    "metadata factor": (metadata("binarization", "left"), "pdtools.binarization is left, but right"),
+    "metadata factor": (metadata("binarization", "left"), "pdtools.binarization is left, but given"),
     "metadata tokenizer": (metadata("tokenizer", "0" * 64), "pdtools.tokenizer is 000"),
 }
 

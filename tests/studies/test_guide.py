@@ -90,6 +90,7 @@ pdtools: an error is shown
         ("x,y\n1,2\na bb\nccc 7.53\ntwice", None),
         ("x,y\n…\ntwice", None),
         ("x,y\n1,2\na    bb\nccc  7.7\ntwice", "ccc  7.7"),
+        ("x,y\n1,2\na    bb\nccc  7.3\ntwice", "ccc  7.3"),
         ("x,y\n1,2\na    bc\n…", "a    bc"),
         ("x,y\n1,2", "2 lines"),
     ],
@@ -109,6 +110,18 @@ def test_pages_as_sessions(
     assert "a 7.124" in made
     assert "missing" in made.partition("pdtools show missing 1")[2]
     assert GUIDE.rewritten(made) == made
+
+
+@pytest.mark.parametrize("first_is_hidden", [True, False])
+def test_a_command_that_is_hidden_and_seen(
+    first_is_hidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that is seen is compared, and written anew; the other one gets no fence."""
+    monkeypatch.chdir(tmp_path)
+    parts = ["<!-- before:\n    echo one\n-->\n", "    echo one\n\n```text\nother\n```\n"]
+    page = "\n".join(parts if first_is_hidden else reversed(parts))
+    assert [(block.shown, text) for block, text in GUIDE.run_page(page)] == [("other\n", "one\n")]
+    assert GUIDE.rewritten(page) == page.replace("other", "one")
 
 
 def test_commands_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

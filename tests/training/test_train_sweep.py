@@ -176,8 +176,11 @@ def test_vmapped_runs_are_those_alone(
     check_same_runs(runs, tmp_path / "alone")
 
 
-def test_only_models_of_one_shape_are_computed_as_one(runs_of: MakeRuns, several: list[int]) -> None:
-    runs = runs_of(grid=["config.initial_range=0.1,0.2", "train.seed=1,2"])
+@pytest.mark.parametrize("axis", ["config.initial_range=0.1,0.2", "train.precision=float32,bf16"])
+def test_only_models_of_one_shape_and_precision_are_computed_as_one(
+    axis: str, runs_of: MakeRuns, several: list[int]
+) -> None:
+    runs = runs_of(grid=[axis, "train.seed=1,2"])
     assert all(outcome.status == "finished" for outcome in sweep(runs, at_once=4))
     assert set(several) == {2}
 

@@ -359,7 +359,8 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
     for key in ("layout", "factor"):
         found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
         matters = layouts if key == "layout" else loaded.model.derivation_kind.exist
-        if found != wanted and matters:
+        # Kept groups are the trees' own: what is binarized besides is right-branching.
+        if matters and len({"right" if each == "given" else each for each in (found, wanted)}) > 1:
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )

@@ -18,6 +18,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Unchanged, unchanged_inputs, watch_inputs
 from pdtools.files.outputs import atomic_text
+from pdtools.provenance import fingerprint
 from pdtools.report.view import page
 
 
@@ -73,6 +74,27 @@ def test_a_file_that_changes_is_named(change: Callable[[Path], None], tmp_path: 
     change(file)
     with pytest.raises(InputError, match=r"in\.txt: changed while the command was running"):
         noted.check()
+
+
+def test_folders_are_known_by_what_is_read_of_them(inputs: Path) -> None:
+    """A change of any of these files is noticed, and gives another fingerprint."""
+    downloaded = inputs / "downloaded"
+    downloaded.mkdir()
+    for name in ("config.json", "pytorch_model.bin", "tokenizer.json"):
+        (downloaded / name).write_text("{}")
+    ours = ("config.json", "model.safetensors", "tokenizer.json")
+    for folder, files in (
+        ("run", tuple(f"best/{name}" for name in ours)),
+        ("base", ours),
+        ("shards", ("manifest.json", "tokenizer.json")),
+        ("downloaded", tuple(path.name for path in downloaded.iterdir())),
+    ):
+        for name in files:
+            before, noted = fingerprint(inputs / folder), Unchanged([inputs / folder])
+            append(inputs / folder / name)
+            with pytest.raises(InputError, match=rf"{name}: changed while the command was running"):
+                noted.check()
+            assert fingerprint(inputs / folder) != before
 
 
 def test_no_output_appears_after_a_change(tmp_path: Path) -> None:
