@@ -18,7 +18,7 @@ if (!"region" %in% names(surprisals)) surprisals$region <- 1  # whole sentences
 
 # Means with 95% intervals over items (within models), by region and condition.
 means <- surprisals |>
-  filter(!is.na(surprisal)) |>
+  filter(!is.na(surprisal), !is.na(item)) |>  # fillers may have no item
   group_by(model, condition, region) |>
   summarise(
     bits = mean(surprisal),

@@ -84,9 +84,10 @@ class Stimuli:
 
     def exclude_empty(self, rejects: Rejects) -> None:
         """Record the sentences without a word, which have no score."""
-        for text, row in zip(self.texts, self.row.tolist(), strict=True):
+        for i, (text, row) in enumerate(zip(self.texts, self.row.tolist(), strict=True)):
             if not text.strip():
-                rejects.exclude("no words", file=self.sheet.name, line=self.sheet.numbers[row], text=text)
+                reason = f"no words in {self.version[i]}" if self.version else "no words"
+                rejects.exclude(reason, file=self.sheet.name, line=self.sheet.numbers[row], text=text)
 
     def spans(self, sentence: int) -> list[tuple[int, int]]:
         """The character spans of a sentence's units."""
@@ -336,7 +337,7 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
         raise InputError(
             reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count"
         )
-    texts = [columns.texts(place) for place in places]
+    texts, names = [columns.texts(place) for place in places], ", ".join(map(columns.called, places))
     known: dict[int, int] = {}
     whole = [hash(repr(cells)) for cells in zip(*sheet.cells, strict=True)]
     twice = [row for row, cells in enumerate(whole) if known.setdefault(cells, row) != row]
@@ -345,6 +346,8 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     brackets = not bars and any("[" in text for column in texts for text in column)
     found, close = _Found(), 0
     n_regions: list[list[int]] = []
+    said: set[str] = set()
+    again: list[int] = []
     for row, own in enumerate(zip(*texts, strict=True)):
         n_regions.append([])
         for place, cell in zip(places, own, strict=True):
@@ -361,9 +364,13 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
             n_regions[-1].append(len(spans))
             if len(places) > 1:
                 found.version.append(columns.called(place))
+                if text in said and known[whole[row]] == row and row not in again[-1:]:
+                    again.append(row)
+                said |= {text} - {""}
+    columns.note(f"a sentence of {names} is there again in", again, "and counts again")
     _note_items(columns, n_regions)
     marks = "|" if bars else "[ ]" if brackets else ""
-    form = f"wide: a sentence a row ({', '.join(map(columns.called, places))})"
+    form = f"wide: a sentence a row ({names})"
     form += f", regions between {marks}" if marks else ""
     form += f" ({close} borders without a space)" if close else ""
     version = "version" if columns.has("condition") else "condition"

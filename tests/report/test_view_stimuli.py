@@ -73,12 +73,19 @@ def test_differences_within_items(tmp_path: Path) -> None:
     assert [row[1] for row in page.document["paired"]] == ["b − a", "c − a", "c − b"]
     assert page.notes == (
         "1 rows without a surprisal are in no mean",
-        "3 rows without an item are in no difference",
+        "3 rows without an item are in no difference, and in no mean of a condition that has items",
     )
+    of_a = page.document["rows"][0]
+    assert (of_a["condition"], of_a["mean"], of_a["n"]) == ("a", 4.75, 4)
+    filler = text + ",filler,m,1,y,7\n,filler,m,1,z,8\n"  # a condition of its own has a mean
+    assert stimuli_page([write(tmp_path / "f.csv", filler)]).document["rows"][-1]["mean"] == 7.5
     assert figures(page).tables["differences"][1] == page.document["paired"]
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
     assert without.document["paired"] == []
     assert list(figures(without).tables) == ["regions"]
+    assert without.document["rows"][0]["n"] == 5
+    said = "no row has an item, so there are no differences: surprisal --column item=NAME"
+    assert without.notes[-1] == said
 
 
 @pytest.mark.parametrize("told_by", [[], ["condition"], ["version"], ["condition", "version"]])

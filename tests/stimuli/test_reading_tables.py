@@ -135,6 +135,12 @@ def test_several_columns_of_sentences_are_conditions(tmp_path: Path) -> None:
     assert found.version == ["ambiguous", "unambiguous"] * 2
     assert found.unit_row.tolist() == [0, 0, 1, 1]
     assert found.new == ("condition",)
+    assert not found.notes
+    again = text + '3,v,v\n4,x | y,q\n2,z,"z, w"\n5,,\n6,,p\n'  # a row is again there as a whole: said once
+    assert read(tmp_path, again, columns={"sentence": "ambiguous,unambiguous"}).notes[:2] == (
+        "an earlier row is there again in row 6, and counts again",
+        "a sentence of ambiguous, unambiguous is there again in row 4 and 1 more, and counts again",
+    )
     found = read(tmp_path, text.replace("item", "condition"), columns={"sentence": "ambiguous,unambiguous"})
     assert found.new == ("version",)
     names = {"sentence": "ambiguous,unambiguous", "condition": "item"}  # a condition of another name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
@@ -52,6 +52,12 @@ def stimuli_page(paths: Sequence[str]) -> Page:
                 values.setdefault((model, condition, place), {}).setdefault(item, []).append(bits)
     if not values:
         raise InputError("no surprisal in it", file=paths[0])
+    # Fillers that stand in the column of a condition are none of its sentences.
+    numbered = {name for (_, name, _), own in values.items() if name != _ALL and own.keys() - {""}}
+    for (_, condition, _), own_values in values.items():
+        if condition in numbered:
+            own_values.pop("", None)
+    values = {key: by_item for key, by_item in values.items() if by_item}
     models = list(dict.fromkeys(model for model, _, _ in values))
     conditions = list(dict.fromkeys(condition for _, condition, _ in values))
     places = list(texts)
@@ -62,7 +68,7 @@ def stimuli_page(paths: Sequence[str]) -> Page:
     for (model, condition, place), by_item in values.items():
         cells = [model, condition, order[place], *_mean([bits for own in by_item.values() for bits in own])]
         rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    labels = {place: _label(place, list(texts[place].values())) for place in places}
+    labels = {place: _label(place, texts[place]) for place in places}
     for row in rows:
         row["label"] = labels[places[row["region"] - 1]]
     paired: list[list[Any]] = []
@@ -81,7 +87,11 @@ def stimuli_page(paths: Sequence[str]) -> Page:
     if conditions == [_ALL]:
         notes.append("no column is called condition: all sentences are one")
     elif unnumbered := sum(len(own) for found in items.get("", {}).values() for own in found.values()):
-        notes.append(f"{unnumbered} rows without an item are in no difference")
+        if list(items) == [""]:
+            notes.append("no row has an item, so there are no differences: surprisal --column item=NAME")
+        else:
+            why = "and in no mean of a condition that has items"
+            notes.append(f"{unnumbered} rows without an item are in no difference, {why}")
     return Page(
         kind="stimuli",
         title=f"Surprisals of {', '.join(Path(path).name for path in paths)}",
@@ -123,10 +133,11 @@ def _mean(bits: Sequence[float]) -> list[Any]:
     return [rounded(mean, 3), *ends, len(bits)]
 
 
-def _label(place: str, texts: Sequence[set[str]]) -> str:
+def _label(place: str, texts: Mapping[str, set[str]]) -> str:
     """A region's name: with its text in the first item, unless an item's texts differ between conditions."""
-    same = all(len(own) == 1 for own in texts)
-    return f"{place} {min(texts[0])[:24]}".strip() if same else place
+    of_items = [own for item, own in texts.items() if item] or list(texts.values())
+    same = all(len(own) == 1 for own in of_items)
+    return f"{place} {min(of_items[0])[:24]}".strip() if same else place
 
 
 def _rows(sheet: Sheet) -> list[tuple[str, str, str, str, str, float]]:
