@@ -208,7 +208,10 @@ def evaluate_strings(
     for note in results.settings.get("notes", ()):
         message(note)
     if excluded := results.counts["items_unscorable"]:
-        message(f"{excluded} items could not be scored (items.parquet says why)")
+        from pyarrow.compute import field
+
+        reason = results.table("items").filter(field("prediction") == 1)["reason"].drop_null()[0]
+        message(f"{excluded} items could not be scored (items.parquet says why; the first: {reason})")
     for what, about in _ODD.items():
         if number := results.counts.get(what):
             message(f"{number} items {about}")

@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 FEWEST = 10
 """The fewest items whose bootstrap is given as an interval: those of fewer are too narrow, or of no width."""
 FEW_ITEMS = (
-    f"no interval over items: with fewer than {FEWEST}, beyond one of each unit, it would be too narrow"
+    f"no interval over items: it takes {FEWEST}, and one more for each paradigm or suite but the first"
 )
 _AT_ONCE = 1 << 21  # numbers of a bootstrap in memory at the same time
 

@@ -319,7 +319,8 @@ def test_minimal_pairs_of_ones_own(
         assert run(["eval-blimp", str(tmp_path / "my.tsv"), *arguments]) == 0
         printed = capsys.readouterr()
         assert "\nparadigm  accuracy  items  scored  ties\nmy " in printed.out
-        assert "1 items could not be scored (items.parquet says why)" in printed.err
+        why = "items.parquet says why; the first: bad: words unknown to the model: zebra"
+        assert f"1 items could not be scored ({why})" in printed.err
     assert run(["compare", *(str(tmp_path / name / "my") for name in ("base", "pushdown"))]) == 0
     assert "\nparadigm " in capsys.readouterr().out
     assert run(["compare", *(str(tmp_path / name) for name in ("base", "pushdown"))]) == 0
