@@ -419,9 +419,9 @@ def test_a_run_is_replaced_through_a_link(toy_train: Path, tmp_path: Path) -> No
 def test_a_run_killed_before_its_record_was_written(toy_train: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    (run / ".run.json.123.tmp").write_text("{")
+    (run / ".run.json.0123abcd-12-34-89abcdef.tmp").write_text("{")
     assert train(toy_train, run, Recipe(options=TINY, train=TrainConfig(steps=1)), resume=True)["step"] == 1
-    assert not (run / ".run.json.123.tmp").exists()
+    assert not (run / ".run.json.0123abcd-12-34-89abcdef.tmp").exists()
 
 
 @pytest.mark.parametrize(
