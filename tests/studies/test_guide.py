@@ -181,6 +181,11 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "processed_RTs.tsv").write_text("\n".join([header, *stories]) + "\n")
     words = [f"{word}\t{n}\t{i}" for i in range(6) for n, word in enumerate(words_of(i), 1)]
     (tmp_path / "all_stories.tok").write_text("\n".join(["word\tzone\titem", *words]) + "\n")
+    means = [f"{word}\t{n}\t{i}\t{time}" for i, n, word, subject, time in rows if subject == rows[0][3]]
+    corpus = tmp_path / "natural-stories" / "naturalstories_RTS"
+    corpus.mkdir(parents=True)
+    (corpus / "processed_wordinfo.tsv").write_text("\n".join(["word\tzone\titem\tmeanItemRT", *means]))
+    shutil.copy(tmp_path / "all_stories.tok", corpus)
     provo = [f'{subject},{i},{n},"{word}",{time},{time}' for i, n, word, subject, time in rows]
     header = "Participant_ID,Text_ID,IA_ID,IA_LABEL,IA_FIRST_RUN_DWELL_TIME,IA_DWELL_TIME"
     (tmp_path / "provo.csv").write_text("\n".join([header, *provo]) + "\n")
@@ -189,7 +194,7 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines[0] = lines[0].replace("\tamb", "\tcondition")
     (tmp_path / "conditions.tsv").write_text("\n".join(lines) + "\n")
     found = [command for command in shown("stimuli.md") if " eval-reading " in command]
-    assert len(found) == 4
+    assert len(found) == 5
     for command in found:
         if "--fit" in command:  # its table is that of tests/cli/evaluation/test_eval_reading.py
             continue

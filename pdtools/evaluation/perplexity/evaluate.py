@@ -107,7 +107,7 @@ def evaluate_perplexity(
         "task": "ppl",
         **loaded.described,
         "derivations": loaded.model.derivation_kind.name,
-        "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
+        "trees": f"the shards' own, binarization {shards.manifest['settings']['factor']}",
         "eos_counted": True,
         "root_counted": False,
         "words": "words and end-of-sentence",

@@ -142,7 +142,7 @@ def test_eval_ppl(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Pa
     else:
         assert settings["dtype"] == "float32"
         assert settings["beam"] == (BEAM if model == "pushdown" else None)
-        assert settings["trees"] == "the shards' own, right-binarized"
+        assert settings["trees"] == "the shards' own, binarization given"
     assert settings["marginal"].split(":")[0] == ("beam" if model == "pushdown" else "exact")
     assert (counts["sentences"], counts["sentences_left_out"], counts["unknown_tokens"]) == (3, 0, 0)
     assert counts["words"] == 8 + 3 * settings["eos_counted"]
