@@ -38,7 +38,7 @@ shards() {
     part=$1 file=$2
     shift 2
     [ -e "$OUT/trees/$part.trees" ] ||
-        pdtools parse "$file" --from conllu --binarize head --on-error skip --quiet -o "$OUT/trees/$part.trees"
+        pdtools parse "$file" --from conllu --on-error skip --quiet -o "$OUT/trees/$part.trees"
     [ -e "$OUT/shards/$part" ] ||
         pdtools tapes "$OUT/trees/$part.trees" "$@" --quiet --resume -o "$OUT/shards/$part"
 }
