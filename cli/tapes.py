@@ -86,7 +86,7 @@ def tapes(
         window: --layout window: the most positions of a row (tokens and ROOTs).
         documents: Windows: a document ends with its file (default), a blank line, or never.
         tape: Store the stack tapes, or not (default: packed, but none for windows).
-        binarize: As the trees have it and right-branching, or made anew.
+        binarize: Keep the groups that trees have, or binarize anew to the right or left.
     """
     from pdtools.jobs import Plan
     from pdtools.prompts.items import read_prompts

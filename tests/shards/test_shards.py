@@ -222,8 +222,11 @@ def _from_random_heads(tree: Tree, rng: np.random.Generator) -> Tree:
 
 
 @pytest.mark.parametrize("tokenizer", [WORD, BPE["raw"]], ids=["word", "raw"])
+@pytest.mark.parametrize("layout", [{}, {"layout": "window", "window": 40}], ids=["sentence", "window"])
 @pytest.mark.parametrize("form", ["right", "left", "head", "none"])
-def test_the_binarization_of_trees_is_kept(tmp_path: Path, form: str, tokenizer: Tokenizer) -> None:
+def test_the_binarization_of_trees_is_kept(
+    tmp_path: Path, form: str, layout: dict[str, Any], tokenizer: Tokenizer
+) -> None:
     """Rows are those of trees in which the groups are constituents like any other; in both formulations."""
     rng = np.random.default_rng(0)
     plain = [collapse_unaries(tree) for tree in map(normalize, map(Tree.from_brackets, TREES)) if tree] * 3
@@ -239,7 +242,7 @@ def test_the_binarization_of_trees_is_kept(tmp_path: Path, form: str, tokenizer:
         "like others": [replace_groups(tree.to_brackets()) for tree in binary],
         "plain": [tree.to_brackets() for tree in plain],
     }
-    chosen = {"kept": ShardSettings(), "like others": ShardSettings(factor="right")}
+    chosen = {"kept": ShardSettings(**layout), "like others": ShardSettings(factor="right", **layout)}
     chosen["plain"] = chosen["like others"]
     found = {}
     for name, texts in trees.items():
