@@ -103,8 +103,8 @@ def by_column(
         if twice := next((name for name in columns if name and columns.count(name) > 1), None):
             raise InputError(f"two columns {twice!r} in the header", file=file, line=number)
     for number, cells in lines:
-        is_of_blanks = len(cells) == 1 != len(columns or cells) and not cell_text(cells[0]).strip()
-        if _is_blank(cells) or is_of_blanks:
+        is_one_of_several = len(cells) == 1 and len(columns or cells) > 1
+        if _is_blank(cells) or (is_one_of_several and not cell_text(cells[0]).strip()):
             if blanks:
                 yield number, {}
             continue
