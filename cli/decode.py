@@ -13,7 +13,7 @@ from .options import ModelName, Positive, RunOptions, SentenceForm, command, sen
 from .running import Output, check_json_output, model_settings
 
 
-@command("Parse sentences with a trained model.", without=("trees", "bos"))
+@command("Parse sentences with a trained model.", without=("trees", "bos", "pll"))
 def decode(
     model: ModelName,
     run: RunOptions,

@@ -15,7 +15,7 @@ from .options import ModelNames, Natural, Positive, RunOptions, command
 
 @command(
     "Measure attention to regions of test suites.",
-    without=("workers", "shard", "scheduler", "resume", "bos", "dtype"),
+    without=("workers", "shard", "scheduler", "resume", "bos", "pll", "dtype"),
 )
 def eval_attention(
     suites: str,

@@ -10,7 +10,7 @@ from .options import ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import model_settings
 
 
-@command("Answer prompts: accuracy, F1, correlations.", without=("beam", "margin", "trees", "bos"))
+@command("Answer prompts: accuracy, F1, correlations.", without=("beam", "margin", "trees", "bos", "pll"))
 def eval_classify(
     shards: str,
     model: ModelName,

@@ -36,7 +36,9 @@ app = group(
 
 
 @command(
-    "Predict closing brackets in long or deep bracket strings.", app=app, without=("bos", "dtype", "trees")
+    "Predict closing brackets in long or deep bracket strings.",
+    app=app,
+    without=("bos", "pll", "dtype", "trees"),
 )
 def dyck(
     prefixes: list[str],

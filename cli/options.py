@@ -14,7 +14,7 @@ import typer
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
 from pdtools.provenance.hub import BUNDLED, find_model
-from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
+from pdtools.search.options import AUTO, DEFAULT_BEAM, Pll, SearchOptions, TreesFile
 
 from . import signatures
 from .console import is_quiet, message, set_quiet
@@ -231,6 +231,7 @@ class RunOptions(BeamOptions, ChunkOptions):
 
     Model:
         bos: Hugging Face: read a beginning-of-sentence token first.
+        pll: Masked models: also mask the token's later parts of its word (default), no other, or all of the word.
         dtype: Type of the weights; bf16 is less exact.
 
     Search:
@@ -241,6 +242,7 @@ class RunOptions(BeamOptions, ChunkOptions):
     threads: Threads = 0
     trees: str | None = None
     bos: bool = True
+    pll: Pll | None = None
     dtype: Literal["float32", "bf16"] = "float32"
 
     @functools.cached_property

@@ -64,7 +64,7 @@ Binarize = Literal["right", "left", "head", "none"]
 Functions = Literal["strip", "keep"]
 
 
-@command("Convert a treebank, or parse text, into binarized trees.", without=("trees", "bos", "dtype"))
+@command("Convert a treebank, or parse text, into binarized trees.", without=("trees", "bos", "pll", "dtype"))
 def parse(
     run: RunOptions,
     inputs: list[str] | None = None,

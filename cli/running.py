@@ -209,6 +209,7 @@ def model_settings(
         device=device,
         dtype=run.dtype,
         bos=run.bos,
+        pll=run.pll,
         threads=each,
         context=context or NO_CONTEXT,
         measures=measures,

@@ -34,9 +34,9 @@ from pdtools.provenance.hub import find_model, name_of
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_huggingface
-from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, SearchOptions
+from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, Pll, SearchOptions
 from pdtools.search.parses import ParsedScore
-from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
+from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable, marked
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
 from pdtools.stimuli.columns import as_pandas, make_table, new_columns, sheet_of_pandas
@@ -64,12 +64,13 @@ def load(
     device: str = "auto",
     dtype: Dtype = "float32",
     bos: bool = True,
+    pll: Pll | None = None,
     max_batch: int | None = None,
 ) -> PandasModel:
     """Load a model.
 
     Args:
-        model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face causal language
+        model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face language
             model; ``hf:gpt2`` or ``hf:owner/name@revision`` for one of the hub; or ``english``,
             ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
         beam: hypotheses that a search keeps after each token (action models: after each action).
@@ -78,6 +79,8 @@ def load(
         device: ``auto`` (a GPU, if there is one), ``cpu``, ``cuda``, ``cuda:1``, …
         dtype: the type of the weights: ``float32`` or ``bf16``.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first.
+        pll: the tokens that a masked Hugging Face model does not see when it scores one: ``original``,
+            ``within-word`` (the default) or ``whole-word``; see ``pdtools surprisal --help``.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
 
     Raises:
@@ -93,8 +96,17 @@ def load(
     search = SearchOptions(
         beam=beam, margin=margin, word_beam=word_beam, fast_track=fast_track, max_batch=max_batch
     )
+    if pll not in (None, *get_args(Pll)):
+        raise PdtoolsError(f"pll is {pll!r}: has to be one of {', '.join(get_args(Pll))}")
     return PandasModel(
-        find_model(model).folder, search, device=pick_device(str(device), 0), dtype=dtype, bos=bos
+        ModelSettings(
+            model_dir=find_model(model).folder,
+            search=search,
+            device=pick_device(str(device), 0),
+            dtype=dtype,
+            bos=bos,
+            pll=pll,
+        )
     )
 
 
@@ -105,11 +117,11 @@ class PandasModel:
         folder: its folder.
     """
 
-    def __init__(self, folder: str, search: SearchOptions, *, device: str, dtype: Dtype, bos: bool) -> None:
-        self.folder = folder
-        self._plain = ModelSettings(model_dir=folder, search=search, device=device, dtype=dtype, bos=bos)
+    def __init__(self, settings: ModelSettings) -> None:
+        self.folder = settings.model_dir
+        self._plain = settings
         self._models = {self._plain: Model(self._plain)}
-        self._loaded = None if is_huggingface(folder) else self._model().loaded
+        self._loaded = None if is_huggingface(self.folder) else self._model().loaded
         assert self._model().family
 
     def _model(self, measures: tuple[Measure, ...] = (), *, parses: bool = False) -> Model:
@@ -118,6 +130,10 @@ class PandasModel:
         if asked not in self._models:
             self._models[asked] = Model(asked, self._loaded)
         return self._models[asked]
+
+    @property
+    def _name(self) -> str:
+        return marked(name_of(self.folder), pseudo=self._plain.is_pseudo)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -199,7 +215,7 @@ class PandasModel:
             )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
-            return as_pandas(make_table(stimuli, {name_of(self.folder): made}, frequency=frequency))
+            return as_pandas(make_table(stimuli, {self._name: made}, frequency=frequency))
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
             self._lines(sentences),

@@ -17,7 +17,6 @@ _HOME = {
     "AttachmentFamily": "families.attachments",
     "StringFamily": "families.unsearched",
     "ProposalTreesFamily": "families.proposal_trees",
-    "HuggingFaceFamily": "families.huggingface",
     "TreesFile": "options",
     "SearchOptions": "options",
     "beam_search": "families.attachment_beam",

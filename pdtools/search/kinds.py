@@ -9,18 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import torch_dtype
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.adaptive_beam import AdaptiveFamily
 from pdtools.search.checkpoints import SearchFamily
 from pdtools.search.families.actions import ActionFamily, TransitionFamily, inside_words
 from pdtools.search.families.arcs import ArcFamily
 from pdtools.search.families.attachments import AttachmentFamily, end_logprob, searched_tokens
+from pdtools.search.families.causal import CausalFamily
+from pdtools.search.families.huggingface import load_pretrained
+from pdtools.search.families.masked import MaskedFamily
 from pdtools.search.families.proposal_trees import ProposalTreesFamily
 from pdtools.search.families.treereg import TreeRegFamily
 from pdtools.search.families.unsearched import StringFamily
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, Context, Particles, SearchOptions
-from pdtools.search.scores import GivenRow, Measure, PrefixScores, RowScore
+from pdtools.search.options import AUTO, Context, Particles, Pll, SearchOptions
+from pdtools.search.scores import Dtype, GivenRow, Measure, PrefixScores, RowScore
 
 # By the name of their kind (:class:`pdtools.models.derivations.DerivationKind`).
 SEARCHES: dict[str, type[SearchFamily]] = {
@@ -83,6 +87,51 @@ def family_of(
         found = StringFamily(loaded, max_batch=search.max_batch, context=context)
     found.measures = frozenset(measures)
     return found
+
+
+def pretrained_family(
+    folder: str,
+    search: SearchOptions,
+    *,
+    device: str,
+    dtype: Dtype,
+    bos: bool,
+    pll: Pll | None,
+    context: Context,
+    measures: Collection[Measure],
+    parses: bool,
+) -> Family:
+    """The family of a Hugging Face model in a folder, as it is asked.
+
+    Raises:
+        PdtoolsError: if the model cannot do what is asked, or an option does not suit it.
+        MissingDependencyError: if transformers is not installed.
+    """
+    search.check_one_width()
+    if parses:
+        raise PdtoolsError(f"{folder}: a Hugging Face language model has no parses")
+    if search.beam == AUTO:
+        raise PdtoolsError(f"{folder}: this model needs no search: leave out --beam auto")
+    if search.trees is not None:
+        raise PdtoolsError(f"{folder}: a Hugging Face language model has no trees: leave out --trees")
+    tokenizer, model, masked = load_pretrained(folder)
+    model = model.to(device, torch_dtype(dtype, device)).eval()
+    if not masked:
+        if pll is not None:
+            raise PdtoolsError(
+                f"{folder}: {model.config.model_type} is causal, and gives probabilities: leave out --pll"
+            )
+        return CausalFamily(
+            folder, tokenizer, model, bos=bos, max_batch=search.max_batch, context=context, measures=measures
+        )
+    if not bos:
+        raise PdtoolsError(
+            f"{folder}: a masked language model reads the tokens around a text: leave out --no-bos"
+        )
+    pll = pll or "within-word"
+    return MaskedFamily(
+        folder, tokenizer, model, pll=pll, max_batch=search.max_batch, context=context, measures=measures
+    )
 
 
 def _parser(loaded: LoadedModel, search: SearchOptions, context: Context) -> Family:

@@ -18,7 +18,7 @@ from pdtools.jobs.devices import prepare_torch, torch_dtype
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
+from pdtools.search.options import AUTO, DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, Pll, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
@@ -56,11 +56,21 @@ class ModelSettings:
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
+    pll: Pll | None = None
     threads: int = 0
     context: Context = NO_CONTEXT
     measures: tuple[Measure, ...] = ()
     parses: bool = False
     fingerprint: str | None = None
+
+    @property
+    def is_pseudo(self) -> bool:
+        """Whether it is a masked language model, whose scores are pseudo-log-likelihoods."""
+        if not is_huggingface(self.model_dir):
+            return False
+        from pdtools.search.families.huggingface import is_masked, load_config
+
+        return is_masked(self.model_dir, load_config(self.model_dir))
 
     def load(self) -> Model:
         """The model. A process keeps one: another one reuses the memory of the one before."""
@@ -120,7 +130,7 @@ class Model:
         elif loaded is not None:
             self.loaded = loaded
         elif asked is not None:
-            check_bos(asked.model_dir, asked.bos)
+            check_pretrained_options(asked.model_dir, asked.bos, asked.pll)
             if asked.fingerprint is not None:
                 check_fingerprint(asked.model_dir, asked.fingerprint)
             self._device = prepare_torch(asked.device, asked.threads)
@@ -134,6 +144,7 @@ class Model:
         device: str = "cpu",
         dtype: Dtype = "float32",
         bos: bool = True,
+        pll: Pll | None = None,
         context: Context = NO_CONTEXT,
         measures: Collection[Measure] = (),
         parses: bool = False,
@@ -142,13 +153,15 @@ class Model:
 
         Args:
             model: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
-                causal language model; or a checkpoint in memory.
+                language model; or a checkpoint in memory.
             search: for models whose strings have derivations; for others, the number of sentences read at
                 once. The beam ``auto`` is for :meth:`compare` alone, of models in folders.
             device: a torch device, for models in folders.
             dtype: the type of their weights. bf16 is faster if the processor computes in it, and less exact.
             bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
                 first token has no score, and no row.
+            pll: the tokens that a masked Hugging Face model does not see when it scores one; None: the later
+                ones of its word (``within-word``).
             context: the text read before sentences.
             measures: measures added to log-probabilities, if the model has them
                 (:attr:`pdtools.search.scores.SentenceScore.measures`).
@@ -168,6 +181,7 @@ class Model:
             device=device,
             dtype=dtype,
             bos=bos,
+            pll=pll,
             context=context,
             measures=tuple(measures),
             parses=parses,
@@ -204,7 +218,7 @@ class Model:
     @cached_property
     def family(self) -> Family:
         """The family that answers, as the model's derivations need it."""
-        from pdtools.search.kinds import family_of
+        from pdtools.search.kinds import family_of, pretrained_family
 
         assert self.asked is not None
         asked = self.asked
@@ -216,25 +230,16 @@ class Model:
                 measures=asked.measures,
                 parses=asked.parses,
             )
-        asked.search.check_one_width()
-        if asked.parses:
-            raise PdtoolsError(f"{asked.model_dir}: a Hugging Face language model has no parses")
-        if asked.search.beam == AUTO:
-            raise PdtoolsError(f"{asked.model_dir}: this model needs no search: leave out --beam auto")
-        if asked.search.trees is not None:
-            raise PdtoolsError(
-                f"{asked.model_dir}: a Hugging Face language model has no trees: leave out --trees"
-            )
-        from pdtools.search.families.huggingface import HuggingFaceFamily
-
-        return HuggingFaceFamily(
+        return pretrained_family(
             asked.model_dir,
+            asked.search,
             device=self._device,
             dtype=asked.dtype,
             bos=asked.bos,
-            max_batch=asked.search.max_batch,
+            pll=asked.pll,
             context=asked.context,
             measures=asked.measures,
+            parses=asked.parses,
         )
 
     @property
@@ -442,18 +447,23 @@ def _content(item: Any) -> Any:
     return repr(item)
 
 
-def check_bos(model_dir: str | Path, bos: bool) -> None:
-    """Refuse ``bos=False`` for a model that cannot read without a beginning-of-sentence token.
+def check_pretrained_options(model_dir: str | Path, bos: bool, pll: Pll | None) -> None:
+    """Refuse options of Hugging Face models for another model.
 
     A missing folder is reported when it is loaded.
 
     Raises:
-        PdtoolsError: if ``bos`` is False and the model is not a Hugging Face one.
+        PdtoolsError: if one is given, and the model is not a Hugging Face one.
     """
-    if not bos and Path(model_dir).exists() and not is_huggingface(model_dir):
+    if (bos and pll is None) or not Path(model_dir).exists() or is_huggingface(model_dir):
+        return
+    if pll is not None:
         raise PdtoolsError(
-            f"{model_dir}: only Hugging Face models can be read without BOS: others always read ROOT"
+            f"{model_dir}: only masked Hugging Face models give pseudo-log-likelihoods: leave out --pll"
         )
+    raise PdtoolsError(
+        f"{model_dir}: only Hugging Face models can be read without BOS: others always read ROOT"
+    )
 
 
 def is_huggingface(model_dir: str | Path) -> bool:

@@ -18,6 +18,8 @@ ContextParses = Literal["best", "beam"]
 DOCUMENT = "document"
 # Positions, for models without a longest row.
 _WINDOW = 1024
+# The tokens hidden from a masked language model that scores one (:mod:`pdtools.search.families.masked`).
+Pll = Literal["original", "within-word", "whole-word"]
 # Settings in results of scores that need no search.
 NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}
 

@@ -35,6 +35,11 @@ def is_unknown(token: str) -> bool:
     return _UNKNOWN.fullmatch(token) is not None
 
 
+def marked(name: str, *, pseudo: bool) -> str:
+    """The name of a model in tables: it says whether the scores are pseudo-log-likelihoods."""
+    return f"{name} (pseudo)" if pseudo else name
+
+
 def asks_for_distributions(measures: Collection[Measure]) -> bool:
     """Return whether any of the measures summarizes next-token distributions."""
     return not {"entropy", "spaces"}.isdisjoint(measures)

@@ -20,7 +20,7 @@ from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
 from pdtools.search.options import DOCUMENT, Context
 from pdtools.search.parses import ParsedScore
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import SentenceScore, Unscorable, marked
 from pdtools.search.spans import read_spans
 from pdtools.search.surprisal import PER_NAT, Unit
 from pdtools.stimuli.table import Stimuli
@@ -196,11 +196,12 @@ class NamedModel:
 def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
     """Models named by their folders; with beams, one for each beam of each model that searches.
 
-    A folder ``checkpoint`` or the like is named by its parent; equal names are numbered.
+    A folder ``checkpoint`` or the like is named by its parent; equal names are numbered; masked models are
+    marked.
     """
     named: list[tuple[str, ModelSettings, bool]] = []
     for each in settings:
-        name = name_of(each.model_dir)
+        name = marked(name_of(each.model_dir), pseudo=each.is_pseudo)
         if not beams:
             named.append((name, each, False))
         for i, beam in enumerate(beams):

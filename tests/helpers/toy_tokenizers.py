@@ -151,14 +151,44 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 def save_kind(folder: Path, kind: str, *, positions: int = 256) -> Path:
     """Save a tokenizer of that kind and a tiny GPT-2 with its vocabulary, as Hugging Face lays them out."""
-    import transformers
-
     names = {"bos_token": BOS, "eos_token": EOS, "unk_token": UNK}
-    backend = KINDS[kind]()
-    # transformers overrules tokenizer.json where this is missing.
-    prefix = getattr(backend.pre_tokenizer, "add_prefix_space", False)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, add_prefix_space=prefix, **names
-    )
+    tokenizer = _in_transformers(KINDS[kind](), names)
     tokenizer.save_pretrained(folder)
     return save_tiny_gpt2(folder, tokenizer, positions=positions)
+
+
+def save_masked(folder: Path, kind: str, *, model: str = "Bert", positions: int = 700) -> Path:
+    """Save a tokenizer of that kind and a tiny masked model, whose texts stand between [CLS] and [SEP]."""
+    import torch
+    import transformers
+    from tokenizers import processors
+
+    backend = KINDS[kind]()
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "pad_token": "[PAD]"}
+    backend.add_special_tokens([*names.values()])
+    ends = [(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    tokenizer = _in_transformers(backend, {**names, "unk_token": UNK})
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    config = getattr(transformers, f"{model}Config")(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=positions,
+        pad_token_id=tokenizer.pad_token_id,
+        **shape,
+    )
+    made = getattr(transformers, f"{model}ForMaskedLM")(config)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(std=0.3)
+    made.save_pretrained(folder)
+    return folder
+
+
+def _in_transformers(backend: Any, names: dict[str, str]) -> Any:
+    import transformers
+
+    # transformers overrules tokenizer.json where this is missing.
+    prefix = getattr(backend.pre_tokenizer, "add_prefix_space", False)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, add_prefix_space=prefix, **names)

@@ -13,6 +13,7 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import RESULTS, read_document
 from pdtools.files import Kind, check_kind
+from pdtools.search.scores import marked
 
 _SEED = re.compile(r"([-_. ]+(seed|s)?)?[-_. ]*\d*$")
 
@@ -27,19 +28,21 @@ class ModelResults:
         seed: the training seed; None if its results lack it.
         training: the same for models that were trained alike but for their seed
             (:func:`pdtools.provenance.provenance`); None if its results lack it.
+        pseudo: whether its scores are pseudo-log-likelihoods, of a masked language model.
     """
 
     folder: Path
     evaluations: Mapping[str, Path]
     seed: int | None
     training: str | None
+    pseudo: bool = False
 
     @property
     def name(self) -> str:
         """The folder's own name; for a single evaluation, with its parent's."""
         path = Path(os.path.abspath(self.folder))
         is_single = self.folder in self.evaluations.values()
-        return f"{path.parent.name}/{path.name}" if is_single else path.name
+        return marked(f"{path.parent.name}/{path.name}" if is_single else path.name, pseudo=self.pseudo)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +94,13 @@ def model_of(folder: Path, evaluations: Mapping[str, Path], *, as_one: bool = Fa
     Raises:
         InputError: if they have several models.
     """
-    trained = {found for path in evaluations.values() if (found := _training(read_document(path)))}
+    documents = [read_document(path) for path in evaluations.values()]
+    trained = {found for document in documents if (found := _training(document))}
     if len(trained) > 1 and not as_one:
         raise InputError("results of several models in one folder", file=folder)
     seed, training = trained.pop() if len(trained) == 1 else (None, None)
-    return ModelResults(folder=folder, evaluations=evaluations, seed=seed, training=training)
+    pseudo = any(document["settings"].get("kind") == "masked" for document in documents)
+    return ModelResults(folder=folder, evaluations=evaluations, seed=seed, training=training, pseudo=pseudo)
 
 
 def _training(document: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -138,8 +138,9 @@ def evaluate_string_perplexity(
                 sentence = split_spaces(block.text(i))
                 yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
 
-    items = _table(cut(_score_texts(texts(), model, rejects, progress, len(shards)), _ROWS_PER_BATCH))
-    return _results(items, len(rejects), {**_settings_of(model), "marginal": "exact"}, shards)
+    items = _items_of_texts(texts(), model, rejects, progress, len(shards))
+    marginal = {} if _is_pseudo(model) else {"marginal": "exact"}
+    return _results(items, len(rejects), {**_settings_of(model), **marginal}, shards)
 
 
 def evaluate_text_perplexity(
@@ -179,7 +180,7 @@ def evaluate_text_perplexity(
                 words = joined([line.written for line in group]) if documents else first.written
                 yield _Text(number, sentence, words, first.file, first.line)
 
-    items = _table(cut(_score_texts(texts(), model, rejects, progress, None), _ROWS_PER_BATCH))
+    items = _items_of_texts(texts(), model, rejects, progress, None)
     if not len(items):
         raise InputError("no text that the model can score")
     kind = "documents" if documents else "sentences"
@@ -209,6 +210,20 @@ class _Text(NamedTuple):
     written: Sentence
     file: str
     line: int
+
+
+def _is_pseudo(model: Model) -> bool:
+    return bool(model.settings["kind"] == "masked")
+
+
+def _items_of_texts(
+    texts: Iterable[_Text], model: Model, rejects: Rejects, progress: Progress, number: int | None
+) -> pa.Table:
+    rows = _score_texts(texts, model, rejects, progress, number)
+    if not _is_pseudo(model):
+        return _table(cut(rows, _ROWS_PER_BATCH))
+    rows = ({**row, "marginal": None, "end_marginal": None, "pseudo": row["marginal"]} for row in rows)
+    return _table(cut(rows, _ROWS_PER_BATCH), _PSEUDO)
 
 
 def _score_texts(
@@ -246,9 +261,10 @@ _KINDS: dict[str, tuple[str, str | None]] = {
     "particles": ("particles", "end_particles"),
     "counts": ("counts", None),  # end-of-sentence has no arcs
     "arcs": ("arcs", None),
+    "pseudo": ("pseudo", None),  # no end-of-sentence
 }
 # Columns, and scores, that exist only if requested, and only of models with counts.
-_PARTICLES, _COUNTS = ("particles", "end_particles"), ("counts", "arcs")
+_PARTICLES, _COUNTS, _PSEUDO = ("particles", "end_particles"), ("counts", "arcs"), ("pseudo",)
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
@@ -303,6 +319,7 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
             part of it.
         counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
             of the arcs given their number, if they have a probability.
+        pseudo: a masked language model's pseudo-log-likelihood, in place of all others.
     """
     import pyarrow as pa
 

@@ -18,6 +18,7 @@ KINDS = {
 }
 """Log-probabilities by their names in scores: in words, their column of items, and that of their ends."""
 PERPLEXITIES = {f"ppl_word_{name}": f"perplexity per word, {text}" for name, (text, _, _) in KINDS.items()}
+PERPLEXITIES["ppl_word_pseudo"] = "pseudo-perplexity per word"
 PERPLEXITIES["ppl_token_masked"] = "perplexity per hidden token"
 # Scores to compare models of which only some count end-of-sentence.
 WITHOUT_EOS = {
@@ -46,6 +47,7 @@ _SUMS = {
         f"ppl_word_{name}": Sums(key="id", columns=(column, "words"), score=_perplexity)
         for name, (_, column, _) in KINDS.items()
     },
+    "ppl_word_pseudo": Sums(key="id", columns=("pseudo", "words"), score=_perplexity),
     "ppl_token_masked": Sums(key="id", columns=("masked", "tokens"), score=_perplexity),
     **{
         f"ppl_word_without_eos_{name}": Sums(

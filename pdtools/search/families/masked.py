@@ -1,0 +1,124 @@
+"""Hugging Face masked language models: pseudo-log-likelihoods, which are no probabilities of sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import widest_float
+from pdtools.search.batches import in_batches
+from pdtools.search.families.huggingface import EncodedText, HuggingFaceFamily
+from pdtools.search.options import Context, Pll
+from pdtools.search.scores import Measure, SentenceScore
+
+PSEUDO = "scores are pseudo-log-likelihoods ({}): sums of them are no log-probabilities"
+Mask = NDArray[np.bool_]
+
+# For each way, the tokens that are masked (m, m): row t for the score of token t, given each token's word.
+MASKED: dict[Pll, Callable[[NDArray[np.int64]], Mask]] = {
+    "original": lambda words: np.eye(len(words), dtype=bool),
+    "within-word": lambda words: np.triu(words[:, None] == words),
+    "whole-word": lambda words: words[:, None] == words,
+}
+
+
+class MaskedFamily(HuggingFaceFamily):
+    """The family of a masked language model: a token's score is log p of it where it is masked.
+
+    ``original``: it alone is masked (Salazar et al. 2020); ``within-word``: the later tokens of its word too
+    (Kauf and Ivanova 2023); ``whole-word``: all tokens of its word. Words are the tokenizer's. Texts longer
+    than the model have no score.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        tokenizer: Any,
+        model: Any,
+        *,
+        pll: Pll,
+        max_batch: int | None,
+        context: Context,
+        measures: Collection[Measure],
+    ) -> None:
+        if tokenizer.mask_token_id is None:
+            raise PdtoolsError(
+                f"{folder}: its tokenizer has no mask token: it gives no pseudo-log-likelihoods"
+            )
+        if {*measures} - {"structure"}:
+            raise PdtoolsError(f"{folder}: a masked language model has no next-token distributions")
+        if context.stride is not None:
+            raise PdtoolsError(
+                f"{folder}: a masked language model reads no text in windows: leave out --stride"
+            )
+        example = tokenizer("a", return_special_tokens_mask=True)
+        own = np.flatnonzero(np.asarray(example["special_tokens_mask"]) == 0)
+        ids: list[int] = example["input_ids"]
+        pre_tokenizer = tokenizer.backend_tokenizer.pre_tokenizer if tokenizer.is_fast else True
+        if pll != "original" and pre_tokenizer is None:
+            raise PdtoolsError(f"{folder}: its tokenizer knows no words: --pll original masks tokens")
+        super().__init__(
+            folder,
+            tokenizer,
+            model,
+            before=ids[: own[0]],
+            after=ids[own[-1] + 1 :],
+            longest=_longest(model),
+            max_batch=max_batch,
+            context=context,
+            measures=(),
+        )
+        self._masked = MASKED[pll]
+        self.settings |= {"kind": "masked", "pll": pll, "warning": PSEUDO.format(pll)}
+
+    def encode(self, sentence: Any, *, any_length: bool = False) -> Any:
+        """See :meth:`Family.encode`. A longer text is never scored in windows."""
+        return super().encode(sentence)
+
+    def score(self, window: Sequence[EncodedText]) -> Iterator[SentenceScore]:
+        """See :meth:`Family.score`."""
+        rows, at = [], []
+        for item in window:
+            row = np.array([*self._before, *item.before, *item.ids, *self._after], np.int32)
+            first = len(self._before) + len(item.before)
+            own = slice(first, first + len(item.ids))
+            for place, masked in enumerate(self._masked(np.array(item.pieces)), first):
+                copy = row.copy()
+                copy[own][masked] = self._tokenizer.mask_token_id
+                rows.append(copy)
+                at.append((place, row[place]))
+        values = iter(self._at(rows, at))
+        for item in window:
+            logprobs = np.array([next(values) for _ in item.ids])
+            yield self._result(item, logprobs, np.zeros(len(item.ids), np.int32))
+
+    @torch.inference_mode()
+    def _at(self, rows: Sequence[NDArray[np.int32]], at: Sequence[tuple[int, Any]]) -> list[float]:
+        """The log-probability, nats, of a token at its place in each row."""
+
+        def work(group: list[int]) -> list[float]:
+            padded, mask = self._padded([rows[i] for i in group])
+            places, tokens = (
+                torch.tensor([int(at[i][k]) for i in group], device=self._device) for k in (0, 1)
+            )
+            logits = self._model(input_ids=padded, attention_mask=mask).logits
+            logits = logits[torch.arange(len(group)), places]  # (B, V)
+            logprobs = logits.to(widest_float(logits.device)).log_softmax(1)
+            found: list[float] = logprobs.gather(1, tokens[:, None])[:, 0].tolist()
+            return found
+
+        return in_batches(list(map(len, rows)), self._fits, work)
+
+
+def _longest(model: Any) -> int | None:
+    """The most tokens of a text; RoBERTa's positions begin after its padding token's."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    longest = getattr(model.config, "max_position_embeddings", None)
+    return longest if longest and longest > 0 else None

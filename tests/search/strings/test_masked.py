@@ -1,0 +1,211 @@
+"""Pseudo-log-likelihoods of masked models: against minicons, and computed one token at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from test_tokenizer_kinds import CONTEXT, TEXTS
+from toy_gpt2 import save_gpt2
+from toy_tokenizers import KINDS, save_masked
+
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.search import Model, SentenceScore, Unscorable, load_model
+from pdtools.search.options import DOCUMENT, Context, Pll
+
+transformers = pytest.importorskip("transformers")
+KNOWS_WORDS = [kind for kind in KINDS if kind != "prepended"]
+
+
+def near(expected: Any) -> Any:
+    return pytest.approx(expected, rel=2e-6, abs=1e-4)
+
+
+def scores(model: Model, texts: list[str]) -> list[list[float]]:
+    found = list(model.score(texts))
+    assert all(isinstance(score, SentenceScore) for score in found)
+    return [score.logprobs.tolist() for score in found]  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    architecture = "Roberta" if "trimmed" in request.param else "Bert"
+    made = tmp_path_factory.mktemp("masked") / request.param.replace(", ", "-")
+    return save_masked(made, request.param, model=architecture)
+
+
+@pytest.mark.parametrize("pll", ["original", "within-word"])
+def test_scores_are_those_of_minicons(folder: Path, pll: Pll) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
+    if pll != "original" and folder.name == "prepended":
+        pytest.skip("its tokenizer knows no words")
+    theirs = minicons.MaskedLMScorer(str(folder), "cpu")
+    metric = "original" if pll == "original" else "within_word_l2r"
+    # It leaves out every token that is [CLS], [SEP] or padding.
+    rows = theirs.token_score(TEXTS, PLL_metric=metric)
+    for found, row in zip(scores(load_model(folder, pll=pll), TEXTS), rows, strict=True):
+        assert found == near([value for _, value in row])
+
+
+def plainly(folder: Path, text: str, pll: Pll, before: str = "") -> list[float]:
+    """The score of each token of a text after another, in a pass of its own."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    encoded = tokenizer(before + text)
+    ids, words = encoded["input_ids"], encoded.word_ids()
+    first = len(tokenizer(before)["input_ids"]) - 1 if before else 1
+    values = []
+    for place in range(first, len(ids) - 1):
+        masked = list(ids)
+        for other in range(first, len(ids) - 1):
+            alike = words[other] == words[place]
+            if other == place or (
+                alike and (pll == "whole-word" or (pll == "within-word" and other > place))
+            ):
+                masked[other] = tokenizer.mask_token_id
+        with torch.no_grad():
+            logits = model(torch.tensor([masked])).logits[0, place]
+        values.append(float(logits.double().log_softmax(0)[ids[place]]))
+    return values
+
+
+@pytest.mark.parametrize("kind", ["subwords", "byte-level, trimmed", "unigram, NFKC"])
+@pytest.mark.parametrize("pll", get_args(Pll))
+@pytest.mark.parametrize("context", [None, "file", DOCUMENT])
+def test_scores_are_those_of_one_token_at_a_time(
+    kind: str, pll: Pll, context: str | None, tmp_path: Path
+) -> None:
+    """Also after other sentences, of which no token is masked."""
+    folder = save_masked(tmp_path / "model", kind)
+    given = (
+        Context() if context is None else Context(of=context, sentences=CONTEXT if context == "file" else ())
+    )
+    texts = TEXTS[:6]
+    sentences = list(texts) if context != DOCUMENT else in_a_document(texts)
+    found = list(load_model(folder, pll=pll, context=given).score(sentences))
+    for place, (score, text) in enumerate(zip(found, texts, strict=True)):
+        before = CONTEXT if context == "file" else texts[:place] if context else ()
+        assert isinstance(score, SentenceScore)
+        assert score.logprobs.tolist() == near(
+            plainly(folder, text, pll, "".join(f"{each}\n" for each in before))
+        )
+
+
+def in_a_document(texts: list[str]) -> list[Any]:
+    from pdtools.files import GivenText
+    from pdtools.search.contexts import with_documents
+    from pdtools.search.inputs import read_inputs
+
+    return [line.sentence for line in with_documents(read_inputs([GivenText.of(texts)], "text", None), 256)]
+
+
+def test_batches_do_not_matter(tmp_path: Path) -> None:
+    folder = save_masked(tmp_path / "model", "subwords", model="Roberta")
+    together, alone = (scores(load_model(folder, search=search(n)), TEXTS) for n in (None, 1))
+    for one, other in zip(together, alone, strict=True):
+        assert one == near(other)
+
+
+def search(max_batch: int | None) -> Any:
+    from pdtools.search.options import SearchOptions
+
+    return SearchOptions(max_batch=max_batch)
+
+
+@pytest.mark.parametrize(("model", "most"), [("Bert", 20), ("Roberta", None)])
+def test_the_longest_text(model: str, most: int | None, tmp_path: Path) -> None:
+    """RoBERTa's positions begin after its padding token's number."""
+    folder = save_masked(tmp_path / "model", "words", model=model, positions=20 if most else 160)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    most = most or 160 - tokenizer.pad_token_id - 1
+    fits, long = list(load_model(folder).score([" ".join(["a"] * n) for n in (most - 2, most - 1)]))
+    assert isinstance(fits, SentenceScore)
+    assert np.isfinite(fits.logprobs).all()
+    assert isinstance(long, Unscorable)
+    assert long.reason == f"longer than the model: {most + 1} tokens, at most {most}"
+
+
+def test_refusals(tmp_path: Path) -> None:
+    folder = save_masked(tmp_path / "bert", "subwords")
+    causal = save_gpt2(tmp_path / "gpt2", TEXTS)
+    for model, options, message in [
+        (causal, {"pll": "original"}, "gpt2 is causal, and gives probabilities: leave out --pll"),
+        (folder, {"bos": False}, "leave out --no-bos"),
+        (folder, {"measures": ("entropy",)}, "no next-token distributions"),
+        (folder, {"context": Context(stride=4)}, "leave out --stride"),
+        (save_masked(tmp_path / "prepended", "prepended"), {}, "knows no words: --pll original masks tokens"),
+        ("demo", {"pll": "original"}, "only masked Hugging Face models"),
+    ]:
+        with pytest.raises(PdtoolsError, match=message) as refusal:
+            load_model(found(model), **options)  # type: ignore[arg-type]
+        assert "\n" not in str(refusal.value)
+    with pytest.raises(PdtoolsError, match="no distribution of the next token"):
+        load_model(folder).following("a")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(PdtoolsError, match="has no mask token"):
+        load_model(folder)
+
+
+def found(model: Any) -> Any:
+    from pdtools.provenance.hub import find_model
+
+    return find_model(str(model)).folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_masked(tmp_path_factory.mktemp("hf") / "bert", "subwords")
+
+
+def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In lines, tables of several models, results, comparisons, pages; its numbers are the scores'."""
+    values = np.array(scores(load_model(bert, pll="original"), ["The dog barks."])[0])
+    options = ["--pll", "original", "-q", "--device", "cpu"]
+    table = tmp_path / "stimuli.csv"
+    table.write_text("item,condition,sentence\n1,a,The dog barks.\n1,b,The dogs bark.\n")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("sentence_good\tsentence_bad\nThe dog barks.\tThe dog bark.\n")
+    text = tmp_path / "text.txt"
+    text.write_text("The dog barks.\n")
+
+    def called(*arguments: object) -> str:
+        assert run([*map(str, arguments)]) == 0
+        out, err = capsys.readouterr()
+        assert err.count("pseudo-log-likelihoods") == 1, err
+        return out
+
+    assert called("surprisal", "--text", "The dog barks.", "--model", bert, *options).count("\n") == 1 + len(
+        values
+    )
+    called(
+        "surprisal", table, "--model", bert, "--model", "demo-base", *options[2:], "-o", tmp_path / "o.csv"
+    )
+    assert {line.split(",")[3] for line in (tmp_path / "o.csv").read_text().splitlines()[1:]} == {
+        "bert (pseudo)",
+        "demo-base",
+    }
+    printed = called("eval-ppl", text, "--model", bert, *options, "-o", tmp_path / "bert-ppl")
+    pseudo = np.exp(-values.sum() / 3)
+    assert f"{pseudo:.4f}".rstrip("0") in printed
+    assert "ppl_word_pseudo" in printed
+    assert "marginal" not in printed
+    assert run(["eval-ppl", str(text), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-ppl")]) == 0
+    capsys.readouterr()
+    assert run(["compare", str(tmp_path / "bert-ppl"), str(tmp_path / "demo-ppl")]) == 1
+    assert "nothing to compare" in capsys.readouterr().err
+    called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs")
+    assert (
+        run(["eval-blimp", str(pairs), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-pairs")]) == 0
+    )
+    results = [str(tmp_path / f"{name}-pairs") for name in ("bert", "demo")]
+    for command in (["compare", *results], ["view", *results, "-o", str(tmp_path / "page.html")]):
+        capsys.readouterr()
+        assert run(command) == 0
+        said = capsys.readouterr().out + (tmp_path / "page.html").read_text() if "view" in command else ""
+    assert "bert-pairs (pseudo)" in said
