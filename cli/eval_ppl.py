@@ -43,7 +43,6 @@ def eval_ppl(
           ppl_token_given_trees                                   13.5778
           ppl_token_joint                                         16.1273
           ppl_token_marginal, upper bound at beam 100             16.0639
-      pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300
 

@@ -41,8 +41,8 @@ def inspect(
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg
       pdtools inspect "The dog barks." --model runs/pushdown --json > trace.json
 
-    Pushdown LMs and action models: after each token, its surprisal and the best hypotheses, each with its
-    share of the beam. Models with stacks: what they do with them. All other models: surprisals.
+    Models with trees: after each token, its surprisal and the best hypotheses, each with its share of the
+    beam. Models with stacks: what they do with them. All other models: surprisals.
 
     Arguments:
         text (TEXT): A sentence; for stack models, words separated by spaces.

@@ -60,11 +60,9 @@ def view(
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
       pdtools view surprisals.csv -o stimuli.html
-      pdtools view runs/* -o runs.html --figures figures
 
-    Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared
-    with intervals and corrected p. Tables of pdtools surprisal become means by region and condition. Runs are
-    shown by their losses.
+    Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared.
+    Tables of pdtools surprisal become means by region and condition. Runs are shown by their losses.
 
     Arguments:
         paths (PATH): Results, stimuli, or runs; with --model: sentences.
@@ -73,9 +71,6 @@ def view(
         pair (GOOD BAD): Show a minimal pair side by side.
         source (--from): Form of the sentences; treebank: the trees are the gold trees.
         gold (FILE): Gold trees of the sentences, in the same order.
-
-    Model:
-        model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
     Search:
         hypotheses: Number of hypotheses to list for each beam.
