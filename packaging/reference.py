@@ -275,9 +275,10 @@ def keys(model: str = "", beyond: str = "") -> str:
     for setting in settings:
         if setting.model == (model or None) and setting not in others:
             default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
-            kind = ", ".join(f"`{each}`" for each in setting.type.split("|"))
+            choices = setting.type.split("|")
+            values = ", ".join(f"`{each}`" for each in choices) if len(choices) > 1 else ""
             key = setting.key.partition(".")[2]
-            rows.append(f"| `{key}` | {kind} | {default} | {_meaning(setting.meaning)} |")
+            rows.append(f"| `{key}` | {values} | {default} | {_meaning(setting.meaning)} |")
     return "\n".join(["| key | values | default | |", "|---|---|---|---|", *rows])
 
 
