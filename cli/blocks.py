@@ -37,8 +37,8 @@ def blocks(
       pdtools blocks valid.txt -o blocks/valid --tokenizer blocks/train
       pdtools blocks wiki.train.raw -o blocks/wiki --tokenizer hf:gpt2 --text-style raw
 
-    Words are separated by spaces. All lines but blank ones form one sequence, with end-of-sentence after each
-    line. ROOT precedes each block. For validation and test text, use the tokenizer of the training shards.
+    All lines but blank ones form one sequence, with end-of-sentence after each line. ROOT precedes each
+    block. For validation and test text, use the tokenizer of the training shards.
 
     Arguments:
         texts (TEXT): Files, folders, globs, hf-data:..., or -.

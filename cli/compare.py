@@ -45,15 +45,12 @@ def compare(
           BLiMP margin (bits)    9.01   10.32  +1.32  [+1.04, +1.60]  0.0002
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
-      pdtools compare results --overview --latex
 
     Two results, or folders with results of the same names: the interval is a paired bootstrap over items; p
-    is McNemar's exact test, or a bootstrap for scores that are not right or wrong. Items without a score in
-    one of the runs are excluded from both.
+    is McNemar's exact test, or a bootstrap for scores that are not right or wrong.
 
     More results, --group or --baseline: runs that differ only in seed form one group. Intervals are over
-    seeds and items, and p is corrected by Holm's method. --overview prints one table of the main scores
-    instead.
+    seeds and items, and p is corrected by Holm's method.
 
     Arguments:
         results (RESULTS): Results of one evaluation; or folders of several, one a model.
@@ -63,7 +60,7 @@ def compare(
         baseline (NAME): Compare all other groups with this one, instead of every pair.
 
     Output:
-        overview: One table of the main scores, without differences.
+        overview: Instead, one table of the main scores, without differences.
     """
     from pdtools.evaluation.comparison.compare import compare as compare_groups
     from pdtools.provenance import provenance

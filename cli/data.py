@@ -54,8 +54,8 @@ def get(
           sample: treebank, text, blimp, sg, scripts
       pdtools data get blimp
 
-    The licence is printed first, and kept beside the data in SOURCE.txt. A download that was stopped is
-    continued by the same command. The data set sample comes with pdtools and needs no network.
+    The licence is printed first, and kept beside the data in SOURCE.txt. The same command continues a
+    download that was stopped. The data set sample comes with pdtools and needs no network.
 
     Arguments:
         name (NAME): One of pdtools data list, or a TOML file.

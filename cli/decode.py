@@ -31,14 +31,12 @@ def decode(
     Example:
       pdtools decode --text "The dog barks." --model english
           (X (XX The) (X (XX dog) (X (XX barks) (XX .))))
-      pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
       pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
       pdtools decode sentences.txt --model runs/pushdown --k-best 5 --scores scores.tsv -o best.trees
 
     The model has an attachment head, or is an action model, or was trained with TreeReg. A sentence that it
     cannot parse becomes the flat tree (X (XX word) ...), a blank line (X (-NONE- *)). Both are recorded in
-    OUTPUT.rejects.jsonl. Models of dependencies (gilt, dtg) write these to a file .conllu, and constituents
-    to any other file.
+    OUTPUT.rejects.jsonl. Models of dependencies (gilt, dtg) write these to a file .conllu.
 
     Output:
         output (-o): A file for the trees (.gz, .zst, .conllu), or -.

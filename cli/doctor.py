@@ -30,7 +30,6 @@ def doctor(as_json: bool = False) -> None:
     \b
     Example:
       pdtools doctor
-      pdtools doctor --json
 
     It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
     slow, and add its output to a report of a problem.

@@ -43,8 +43,8 @@ def eval_attention(
           embed_subject  demo-base  20.67  [20.17, 21.15]     16.25  [15.68, 16.73]
       pdtools eval-attention sg_suites.zip --model runs/pushdown --suite number_src --at matrix_v
 
-    As in section 5 of the Pushdown Layers paper, the measure is how much attention a distractor gets when the
-    verb is predicted. The weights of a region's tokens are summed. Models are compared with the first one.
+    This is the measure of section 5 of the Pushdown Layers paper. The weights of a region's tokens are
+    summed. Models are compared with the first one.
 
     Arguments:
         suites (SUITES): A folder of .json files, one such file, or a zip.

@@ -60,13 +60,12 @@ def eval_benchmark(
           blimp-nl           BLiMP-NL (Suijkerbuijk et al. 2025)
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
       pdtools eval-benchmark pairs.csv --good right --bad wrong --model demo -o results/pairs
-      pdtools eval-benchmark --show ewok > mine.toml
       pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine
 
     A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
-    or is your own. Without --as, a bundled benchmark is recognized by its files, if they belong to no other
-    benchmark. The overall score is the mean of the finest groups. A tie is not right. Items with a string
-    that the model cannot score are excluded and counted.
+    or is your own. Without --as, a bundled benchmark is recognized by its files. The overall score is the
+    mean of the finest groups. A tie is not right. Items with a string that the model cannot score are
+    excluded and counted.
 
     --write-sentences and --surprisals score a model outside pdtools, as in pdtools eval-blimp. --scores reads
     one number per string instead: a score, or a surprisal, of which the lower is better.

@@ -31,17 +31,14 @@ def eval_blimp(
           overall, per token    100.00      -       -     -
           mean margin: +10.324 bits
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
-      pdtools eval-blimp my-pairs.tsv --model hf:gpt2 -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
 
     Pairs of your own need only sentence_good and sentence_bad: as keys of every line (.jsonl), or as columns
-    that the first line names (.tsv). Their paradigm is the name of the file. The overall accuracy is the mean
-    over paradigms. A tie is not correct. Pairs with a sentence that the model cannot score are excluded and
-    counted.
+    that the first line names (.tsv). The overall accuracy is the mean over paradigms, of which each file is
+    one. A tie is not correct. Pairs with a sentence that the model cannot score are excluded and counted.
 
-    The last two calls score a model outside pdtools, which computes the surprisals of the sentences in
-    between.
+    With the last two calls, a model outside pdtools computes the surprisals.
 
     Arguments:
         data (DATA): A folder of .jsonl or .tsv files, one such file, or BLiMP.zip.

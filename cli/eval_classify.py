@@ -27,7 +27,7 @@ def eval_classify(
     Example:
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
 
-    The answer is the one of the task's answers that is most probable after the prompt and its trees. A tie is
+    The prediction is the task's answer that is most probable after the prompt and its trees. A tie is
     wrong. Numbers (STS-B) come from the regression that pdtools train learns on such prompts. Without labels,
     as in GLUE's test sets, the command only predicts (items.parquet).
 

@@ -57,7 +57,7 @@ def dyck(
       pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth
 
     The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
-    of attachments. The choice is also made with the attachments given.
+    of attachments.
 
     Arguments:
         prefixes (PREFIXES): TSV files of generate dyck-prefixes.

@@ -50,13 +50,12 @@ def eval_parse(
           f1                    42.74           42.74
           recall                39.57           39.57
           precision             46.46           46.46
-      pdtools eval-parse gold.conllu predicted.conllu
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
       pdtools eval-parse gold.trees parsed.trees --unlabeled --binarize right \\
           --left-out parsed.trees.rejects.jsonl
 
-    Trees of pdtools decode have no labels and need --unlabeled. They get the gold tags, so that punctuation
-    is excluded on both sides. The last example is the measure of the Pushdown Layers paper.
+    Trees of pdtools decode have no labels and need --unlabeled. The last example is the measure of the
+    Pushdown Layers paper.
 
     Arguments:
         gold (GOLD): Trees, one per line; or dependencies: CoNLL-U, .sdp.

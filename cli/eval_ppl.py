@@ -43,7 +43,6 @@ def eval_ppl(
           ppl_token_given_trees                                   13.5778
           ppl_token_joint                                         16.1273
           ppl_token_marginal, upper bound at beam 100             16.0639
-      pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300
 
@@ -73,7 +72,7 @@ def eval_ppl(
     from pdtools.jobs import Plan
     from pdtools.search.contexts import with_documents
     from pdtools.search.inputs import read_inputs, read_rows
-    from pdtools.search.model import is_huggingface
+    from pdtools.search.model import is_guest
     from pdtools.search.options import DOCUMENT, Particles
     from pdtools.shards import ShardFolder, ShardSet
 
@@ -84,13 +83,13 @@ def eval_ppl(
             "with --stream each sentence depends on those before it: --workers, --shard, --scheduler and"
             " --resume cannot be used"
         )
-    if particles is not None and (stream or is_huggingface(model)):
+    if particles is not None and (stream or is_guest(model)):
         raise PdtoolsError(
             "--particles are for models of trees that read sentence by sentence: leave them out"
         )
-    if not marginal and (stream or is_huggingface(model)):
+    if not marginal and (stream or is_guest(model)):
         reads = (
-            "--stream reads no trees" if stream else f"{model} is a Hugging Face model, which reads no trees"
+            "--stream reads no trees" if stream else f"{model} is a model of another package, which reads no trees"
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if run.trees is not None and (stream or not marginal):
@@ -141,7 +140,7 @@ def eval_ppl(
         **settings.for_job(),
     }
     with evaluating.chunks("perplexity: with particles", **described) as job:
-        if is_huggingface(model):
+        if is_guest(model):
             asked = settings.load().in_chunks(evaluating.plan, job)
             results = evaluate_string_perplexity(sentences, asked, rejects=rejects, progress=show)
         elif (loaded := settings.load_checkpoint()).model.objective == "masked" and not (

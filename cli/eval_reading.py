@@ -73,7 +73,6 @@ def eval_reading(
     Example:
       pdtools eval-reading times.tsv --model runs/base --model hf:gpt2 --wordfreq en -o results/rt
       pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model hf:gpt2 --stride 512
-      pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model english --beams 1,10,100
       pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB
 
     TIMES has a row for each word and subject: item, word_number, word, subject, time (milliseconds) and,
@@ -81,8 +80,8 @@ def eval_reading(
     recognized; of others, name the columns with --column.
 
     Mean times are regressed on length and log frequency of a word and those before it. Each model adds its
-    predictors. Its result is the gain in log-likelihood on held-out items, with an interval and p. --predict
-    compares the effect that people show in a contrast with the one that each model predicts.
+    predictors. Its result is the gain in log-likelihood on held-out items. --predict compares the effect that
+    people show in a contrast with the one that each model predicts.
 
     Arguments:
         times (TIMES): A table with a row per subject and word (TSV or .csv).
@@ -91,9 +90,6 @@ def eval_reading(
         format: The corpus of TIMES (default: recognized by its header).
         column (NAME=COLUMN): The column of item, word, time, subject, ...; A+B: two together.
         texts (FILE): A table of the items' words, if some have no row in TIMES.
-
-    Model:
-        model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
     Search:
         beams (N,N,…): Run every model that needs a search with each of these beams.

@@ -36,11 +36,11 @@ def eval_sg(
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
 
-    A suite's score is the mean over its items, a circuit's the mean over its suites. sg_31 is the mean of the
-    31 suites of Hu et al. (2020). Items with a sentence that cannot be scored are excluded and counted.
+    A suite's score is the mean over its items, a circuit's the mean over its suites. Items with a sentence
+    that cannot be scored are excluded and counted.
 
-    The third and fourth call score a model outside pdtools, which computes the surprisals of the sentences in
-    between. --from-items only aggregates results per item: columns model, suite, item, correct.
+    With the third and fourth call, a model outside pdtools computes the surprisals. --from-items only
+    aggregates results per item: columns model, suite, item, correct.
 
     Arguments:
         suites (SUITES): A folder of .json files, one file, or a zip; or files of --from-items.

@@ -38,10 +38,9 @@ def export(
     Example:
       pdtools export runs/pushdown -o to-share/pushdown
       pdtools export runs/pushdown -o to-share/pushdown --dtype float16 --results results/blimp
-      pdtools export runs/pushdown -o to-share/pushdown --revisions
 
-    Every command takes the folder as --model, and so does AutoModelForCausalLM of transformers, in a program
-    that has pdtools. README.md is the card, made from what the run recorded and from --results.
+    Every command takes the folder as --model, and so does AutoModelForCausalLM of transformers. README.md is
+    the card, made from what the run recorded and from --results.
 
     Arguments:
         model (MODEL): A checkpoint, or a run of pdtools train.

@@ -53,15 +53,14 @@ def dyck(
           (2 )2
       pdtools generate dyck --number 100000 --seed 1 --shards -o shards/train
 
-    An opener shifts, a closer attaches to its opener. The same seed gives the same strings, and a larger
-    --number only appends more.
+    The same seed gives the same strings, and a larger --number only appends more.
 
     Output:
         output (-o): A file (.gz, .zst), or -; a folder with --shards.
 
     Options:
         number (-n): How many strings.
-        shards: Write shards with attachments instead of text; all sets share a tokenizer.
+        shards: Write shards with attachments instead of text.
         brackets: Bracket types.
         depth: Largest number of brackets open at once.
         setting: Limits of lengths as in the paper's released strings, or none.
@@ -103,11 +102,10 @@ def dyck_prefixes(
           prefix                              closer  dependency  depth
           (3 (7 (6 )6 (5 )5 (15 )15 (4 )4 )7  )3      11          3
       pdtools generate dyck-prefixes --dependency 50 --seed 50 -o dependency-50.tsv
-      pdtools generate dyck-prefixes --depths 15-50 --number 1008 --seed 3 -o depth.tsv
 
-    With --dependency, prefixes are cut from strings of the free automaton, before a closer that is at least
-    this far from its opener. With --depths, they are nests of brackets without their last closer, in each of
-    which a string like those of training is inserted.
+    With --dependency, prefixes are cut from strings of the free automaton, before a closer chosen uniformly
+    among all that are far enough from their openers. With --depths, they are nests of brackets without their
+    last closer, in each of which a string like those of training is inserted.
 
     Output:
         output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
@@ -195,7 +193,7 @@ def cfl(
         output (-o): A file (.gz, .zst), or -; a folder with --shards.
 
     Options:
-        shards: Write shards with attachments instead of text; all sets share a tokenizer.
+        shards: Write shards, in which every token shifts, instead of text.
         number (-n): How many strings (default: 10000).
         per_length: Draw this many strings of each length, instead of drawing lengths.
     """
@@ -244,8 +242,8 @@ def task(
           7       ( - 2 + - 1 )    2
       pdtools generate task rs --seed 1 -o rs.tsv
 
-    The tasks are rs (reverse a string), sm (a stack after operations on it), ma (the value of an expression
-    modulo 5) and se (the unknown digit of an equation modulo 5).
+    The tasks are reversing a string (rs), a stack after operations on it (sm), the value of an expression
+    modulo 5 (ma) and the unknown digit of an equation modulo 5 (se).
 
     Arguments:
         name (NAME): rs, sm, ma or se.

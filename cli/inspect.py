@@ -41,8 +41,8 @@ def inspect(
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg
       pdtools inspect "The dog barks." --model runs/pushdown --json > trace.json
 
-    Pushdown LMs and action models: after each token, its surprisal and the best hypotheses, each with its
-    share of the beam. Models with stacks: what they do with them. All other models: surprisals.
+    Models with trees: after each token, its surprisal and the best hypotheses, each with its share of the
+    beam. Models with stacks: what they do with them. All other models: surprisals.
 
     Arguments:
         text (TEXT): A sentence; for stack models, words separated by spaces.
@@ -66,10 +66,10 @@ def inspect(
     from pdtools.models import load_checkpoint
     from pdtools.report.stacks import draw_run, draw_stacks, print_run, print_stacks
     from pdtools.report.traces import print_trace
-    from pdtools.search.model import is_huggingface
+    from pdtools.search.model import is_guest
 
     device = pick_device(device, threads)
-    loaded = None if is_huggingface(model) else load_checkpoint(model, device)
+    loaded = None if is_guest(model) else load_checkpoint(model, device)
     view = None if loaded is None else stack_view(loaded, text)
     if view is None:
         if output:

@@ -30,11 +30,10 @@ def merge(
     \b
     Example:
       pdtools merge big.trees
-      pdtools merge big.trees --scores big.tsv
 
-    The jobs have called, for instance, "pdtools decode big.txt --model run -o big.trees --shard 0/8". Call
-    merge when all are done. It runs the command again, with the same options, in the folder where it was run,
-    and reads the chunks in OUTPUT.job. If some are missing, it names them and changes nothing.
+    The jobs have called, for instance, "pdtools decode big.txt --model run -o big.trees --shard 0/8". When
+    all are done, this runs the command again, in the folder where it was run, and reads the chunks in
+    OUTPUT.job. If some are missing, it names them and changes nothing.
 
     Arguments:
         output (OUTPUT): The output, as named with -o in the jobs.

@@ -231,7 +231,7 @@ class RunOptions(BeamOptions, ChunkOptions):
 
     Model:
         bos: Hugging Face: read a beginning-of-sentence token first.
-        pll: Masked models: also mask the token's later parts of its word (default), no other, or all of the word.
+        pll: Masked models: hide also the later tokens of its word (default), none, or all.
         dtype: Type of the weights; bf16 is less exact.
 
     Search:

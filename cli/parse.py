@@ -96,19 +96,16 @@ def parse(
       pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
       pdtools parse sentences.txt --parser english -o sentences.trees
 
-    A treebank: traces, empty phrases and wrappers such as ROOT are removed. Binarized constituents and
-    collapsed unary chains carry nltk's labels, and can be undone.
-
-    Text: line n of the output is the tree of line n of the input. A sentence that the parser cannot parse
-    becomes the flat tree (X (XX word) ...), a blank line (X (-NONE- *)). Both are recorded in
-    OUTPUT.rejects.jsonl.
+    A treebank: traces, empty phrases and wrappers such as ROOT are removed. Text: line n of the output is the
+    tree of line n of the input. A sentence that the parser cannot parse becomes the flat tree (X (XX word)
+    ...), a blank line (X (-NONE- *)). Both are recorded in OUTPUT.rejects.jsonl.
 
     Input:
-        source (--from): Form of the input: sentences (text, tokens, parts), or trees.
+        source (--from): Form of the input.
         split_sentences: Split text that is not one sentence per line into sentences.
         split_words: text: split words as in the Penn Treebank, or by the parser.
         surface: conllu: use words as written (du), not syntactic words (de le).
-        discontinuous: Constituents with gaps: raise (default), split, or skip the tree.
+        discontinuous: Constituents with gaps (default: raise); skip excludes the tree.
         punctuation: Trees with gaps: move punctuation into the tree (default), or not.
         lemmas: penn-historical: cut lemmas and glosses off words (default), or not.
 

@@ -35,10 +35,9 @@ def prompts(
     Example:
       pdtools prompts GLUE/RTE --split dev --task rte -o rte.dev.jsonl
       pdtools prompts GLUE/RTE --task rte -o rte.train.jsonl --hold-out rte.valid.jsonl
-      pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
 
-    Next, the sentences of the prompts are parsed, by pdtools decode --from parts or by any other parser. Then
-    pdtools tapes --prompts makes shards of prompts and trees.
+    Next, pdtools decode --from parts or any other parser parses the sentences of the prompts. Then pdtools
+    tapes --prompts makes shards of prompts and trees.
 
     Arguments:
         data (DATA): A file, or a folder such as GLUE's, with --split.

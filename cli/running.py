@@ -193,11 +193,11 @@ def model_settings(
     """A model's settings for the plan's processes. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
-    from pdtools.search.model import ModelSettings
+    from pdtools.search.model import ModelSettings, is_ngrams
     from pdtools.search.options import NO_CONTEXT
 
     search = replace(run.search, cky=cky)
-    if os.path.isfile(model):
+    if os.path.isfile(model) and not is_ngrams(model):
         checkpoint_folder(model)  # refuses it before all of it, which may be much, is read to identify it
     each = threads_of_each(run.threads, plan.workers)
     device = "cpu" if plan.merging else run.device  # to merge, jobs' GPUs are not needed

@@ -56,11 +56,9 @@ def show(
       pdtools show shards/train 0
       pdtools show shards/train 0 --actions tg
       pdtools show shards/test --words > test.txt
-      pdtools show shards/train 0 --tree svg > tree.svg
 
     The first tree is the binary one that the attachments describe. Constituents are labelled and not
-    binarized. A tree of --text is cleaned and right-binarized as by pdtools parse, and each word is one
-    token.
+    binarized. A tree of --text is read as by pdtools parse, and each word is one token.
 
     Arguments:
         shards (SHARDS): A folder that pdtools tapes wrote.

@@ -91,8 +91,7 @@ def surprisal(
     with the surprisal, length and frequency of the two words before them.
 
     Lines of text give a row for each token, or for each word. Models that predict the end of a sentence have
-    a row for it. A sentence that the model cannot score stops the command, or is recorded in
-    OUTPUT.rejects.jsonl with --on-error skip.
+    a row for it.
     """
     check_json_output(asked.as_json, asked.output)
     table = None if text else _sheet_of(inputs, asked.source)

@@ -46,8 +46,8 @@ def sweep(
       pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl \\
           --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3 --at-once 6 -o runs/rns
 
-    Each run is the same as with pdtools train. The same command continues a sweep that was stopped, also with
-    more values. Several processes may work on one sweep: each takes runs that no other is training.
+    The same command continues a sweep that was stopped, also with more values. Several processes may work on
+    one sweep: each takes runs that no other is training.
 
     Arguments:
         shards (SHARDS): Training data; {KEY} stands for the run's value of that key.

@@ -60,11 +60,10 @@ def tapes(
       pdtools tapes train.trees -o shards/train
           shards/train: 6000 sentences, 74967 tokens, 74967 words (46 unknown), vocabulary 708, deepest 23
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
-      pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
 
     TREES are trees of a treebank, or those that pdtools parse writes. For validation and test sets, use the
-    tokenizer of the training shards. Labels then have the same numbers too.
+    tokenizer of the training shards.
 
     Arguments:
         trees (TREES): Files, folders, globs, or -.

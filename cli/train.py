@@ -84,12 +84,11 @@ def train(
     \b
     Example:
       pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
-      pdtools train shards/train --valid shards/valid -o runs/tiny --resume
       pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train windows/train --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
 
-    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the current step; --resume continues as if it had never
-    stopped. Under torchrun, many processes train together and divide each batch.
+    Ctrl-C ends the run after the current step; --resume continues as if it had never stopped. Under torchrun,
+    many processes train together and divide each batch.
 
     Arguments:
         shards (SHARDS): Folder that pdtools tapes or blocks wrote.

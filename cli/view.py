@@ -60,11 +60,9 @@ def view(
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
       pdtools view surprisals.csv -o stimuli.html
-      pdtools view runs/* -o runs.html --figures figures
 
-    Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared
-    with intervals and corrected p. Tables of pdtools surprisal become means by region and condition. Runs are
-    shown by their losses.
+    Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared.
+    Tables of pdtools surprisal become means by region and condition. Runs are shown by their losses.
 
     Arguments:
         paths (PATH): Results, stimuli, or runs; with --model: sentences.
@@ -73,9 +71,6 @@ def view(
         pair (GOOD BAD): Show a minimal pair side by side.
         source (--from): Form of the sentences; treebank: the trees are the gold trees.
         gold (FILE): Gold trees of the sentences, in the same order.
-
-    Model:
-        model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
 
     Search:
         hypotheses: Number of hypotheses to list for each beam.
@@ -189,7 +184,7 @@ def _traces(
     from pdtools.inspection.tracing import trace
     from pdtools.models import load_checkpoint
     from pdtools.search.inputs import read_inputs
-    from pdtools.search.model import is_huggingface
+    from pdtools.search.model import is_guest
     from pdtools.trees import read_trees
     from pdtools.trees.forms import refuse_for
 
@@ -197,7 +192,7 @@ def _traces(
     gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None
     by_model: list[list[Trace]] = []
     for path, name in zip(models, names, strict=True):
-        loaded = path if is_huggingface(path) else load_checkpoint(path, device)
+        loaded = path if is_guest(path) else load_checkpoint(path, device)
         style = None if isinstance(loaded, str) else loaded.tokenizer.text_style
         lines = read_inputs([GivenText.of(pair)] if pair else files, source, style)
         sentences = [line.sentence for line in lines if line.sentence.words]

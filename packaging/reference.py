@@ -23,6 +23,13 @@ from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
 _SEVERAL = 3  # commands
+# Shared options that most commands have together, by the name that stands for them in the lists of commands.
+TOGETHER = {
+    "search": "`--beam`, `--margin`, `--search`",
+    "output": "`--overwrite`, `--json`, `--quiet`, `-q`",
+    "chunks": "`--workers`, `--shard`, `--scheduler`, `--resume`",
+    "machine": "`--device`, `--threads`",
+}
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
 # Code in help texts, besides options and commands.
 _CODE = (
@@ -128,17 +135,21 @@ def options(*command: str) -> str:
         if (name, _alike(said)) in shared
     ]
     if linked:
-        lines.append(f"- [shared](options.md): {', '.join(linked)}")
+        names = ", ".join(linked)
+        for name, together in TOGETHER.items():
+            names = names.replace(together, f"*{name}*")
+        lines.append(f"- [shared](options.md): {names}")
     return "\n".join(lines)
 
 
 def shared_options() -> str:
-    """The table of the options that several commands have alike, by panel."""
+    """The table of the options that several commands have alike, by panel, and the names of some together."""
     lines = []
     for panel in _PANELS:
         rows = [f"| {name} | {said} |" for (name, said), of in _shared().items() if of == panel]
         lines += [f"| *{panel if panel != 'Options' else 'Other'}* | |", *rows] if rows else []
-    return "\n".join(["| option | |", "|---|---|", *lines])
+    together = "; ".join(f"*{name}* is {options}" for name, options in TOGETHER.items())
+    return "\n".join(["| option | |", "|---|---|", *lines, "", f"In the lists of commands, {together}."])
 
 
 def _alike(said: str) -> str:
@@ -264,9 +275,10 @@ def keys(model: str = "", beyond: str = "") -> str:
     for setting in settings:
         if setting.model == (model or None) and setting not in others:
             default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
-            kind = ", ".join(f"`{each}`" for each in setting.type.split("|"))
+            choices = setting.type.split("|")
+            values = ", ".join(f"`{each}`" for each in choices) if len(choices) > 1 else ""
             key = setting.key.partition(".")[2]
-            rows.append(f"| `{key}` | {kind} | {default} | {_meaning(setting.meaning)} |")
+            rows.append(f"| `{key}` | {values} | {default} | {_meaning(setting.meaning)} |")
     return "\n".join(["| key | values | default | |", "|---|---|---|---|", *rows])
 
 
@@ -304,20 +316,16 @@ def table(place: str, first: str = "key") -> str:
     return "\n".join(lines)
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size else "none"
-
-
 def datasets() -> str:
     """The data sets that can be downloaded."""
     from pdtools.provenance.datasets import DATA_SETS, read_dataset
 
     found = map(read_dataset, DATA_SETS.names)
     rows = [
-        f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
+        f"| `{each.name}` | {each.about} | {each.licence if '-NC' in each.licence else each.terms} |"
         for each in found
     ]
-    return "\n".join(["| name | | download | licence |", "|---|---|---|---|", *rows])
+    return "\n".join(["| name | | licence |", "|---|---|---|", *rows])
 
 
 PASSAGES = {each.__name__: each for each in (command, shared_options, summary, keys, table, datasets)}

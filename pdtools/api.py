@@ -33,7 +33,7 @@ from pdtools.models import LoadedModel
 from pdtools.provenance.hub import find_model, name_of
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
-from pdtools.search.model import Model, ModelSettings, is_huggingface
+from pdtools.search.model import Model, ModelSettings, is_guest
 from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, Pll, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable, marked
@@ -121,7 +121,7 @@ class PandasModel:
         self.folder = settings.model_dir
         self._plain = settings
         self._models = {self._plain: Model(self._plain)}
-        self._loaded = None if is_huggingface(self.folder) else self._model().loaded
+        self._loaded = None if is_guest(self.folder) else self._model().loaded
         assert self._model().family
 
     def _model(self, measures: tuple[Measure, ...] = (), *, parses: bool = False) -> Model:

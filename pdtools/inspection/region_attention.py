@@ -251,8 +251,8 @@ class _Rows:
         Columns:
             model, seed: the model's name in ``results.json``, and which of its runs (from 0).
             suite, item, condition: which sentence.
-            region: the region that attention goes to: its name in the suite (``region_meta``), its number
-                without one; ``(root)``, and of action models ``(structure)``, what opens and closes.
+            region: the region that attention goes to, by name or number; ``(root)``, and of action models
+                ``(structure)``, what opens and closes.
             attention: mean over layers and heads, from 0 to 1; null if the sentence has none.
             by_head: for each layer a list with a number for each head.
             reason: the reason why the sentence has none.

@@ -23,7 +23,7 @@ from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerL
 from pdtools.search.checkpoints import Encoded, encode_sentence
 from pdtools.search.families.proposal_trees import ProposalTree
 from pdtools.search.families.treereg import TreeRegFamily
-from pdtools.search.model import Model, is_huggingface, load_model
+from pdtools.search.model import Model, is_guest, load_model
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import Sentence, split_text_words
@@ -47,8 +47,8 @@ def trace(
     """Run a model on a sentence, and record its state after every token.
 
     Args:
-        model: a checkpoint in memory, or the folder of a checkpoint, a run or a Hugging Face model (which
-            has only surprisals). A task model has only its stacks.
+        model: a checkpoint in memory, or the folder of a checkpoint, a run or a model of another package
+            (which has only surprisals). A task model has only its stacks.
         sentence: running text, or words already split.
         search: search options, if the model needs a search; see :func:`pdtools.search.load_model`.
         hypotheses: number of hypotheses kept of each beam.
@@ -62,8 +62,8 @@ def trace(
     """
     search.check_number()
     if not isinstance(model, LoadedModel):
-        if is_huggingface(model):
-            return _of_huggingface(model, sentence, device)
+        if is_guest(model):
+            return _of_guest(model, sentence, device)
         model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:
         return _of_task(model, sentence if isinstance(sentence, str) else sentence.text)
@@ -88,7 +88,7 @@ def trace(
 # --- kinds of models --------------------------------------------------------------------------
 
 
-def _of_huggingface(folder: str | Path, sentence: str | Sentence, device: str) -> Trace:
+def _of_guest(folder: str | Path, sentence: str | Sentence, device: str) -> Trace:
     model = load_model(folder, device=device)
     if isinstance(sentence, str):
         sentence = split_text_words(sentence)

@@ -19,6 +19,7 @@ from pdtools.search.families.attachments import AttachmentFamily, end_logprob, s
 from pdtools.search.families.causal import CausalFamily
 from pdtools.search.families.huggingface import load_pretrained
 from pdtools.search.families.masked import MaskedFamily
+from pdtools.search.families.ngrams import NgramFamily
 from pdtools.search.families.proposal_trees import ProposalTreesFamily
 from pdtools.search.families.treereg import TreeRegFamily
 from pdtools.search.families.unsearched import StringFamily
@@ -89,6 +90,29 @@ def family_of(
     return found
 
 
+def _check_no_trees(path: str, search: SearchOptions, *, parses: bool) -> None:
+    """Refuse what a model of another package, which has no trees, cannot do."""
+    search.check_one_width()
+    if parses:
+        raise PdtoolsError(f"{path}: a model of another package has no parses")
+    if search.beam == AUTO:
+        raise PdtoolsError(f"{path}: this model needs no search: leave out --beam auto")
+    if search.trees is not None:
+        raise PdtoolsError(f"{path}: a model of another package has no trees: leave out --trees")
+
+
+def ngram_family(
+    path: str, search: SearchOptions, *, context: Context, measures: Collection[Measure], parses: bool
+) -> Family:
+    """The family of a file of n-grams, as it is asked.
+
+    Raises:
+        PdtoolsError: see :class:`pdtools.search.families.ngrams.NgramFamily`.
+    """
+    _check_no_trees(path, search, parses=parses)
+    return NgramFamily(path, context=context, measures=measures)
+
+
 def pretrained_family(
     folder: str,
     search: SearchOptions,
@@ -107,13 +131,7 @@ def pretrained_family(
         PdtoolsError: if the model cannot do what is asked, or an option does not suit it.
         MissingDependencyError: if transformers is not installed.
     """
-    search.check_one_width()
-    if parses:
-        raise PdtoolsError(f"{folder}: a Hugging Face language model has no parses")
-    if search.beam == AUTO:
-        raise PdtoolsError(f"{folder}: this model needs no search: leave out --beam auto")
-    if search.trees is not None:
-        raise PdtoolsError(f"{folder}: a Hugging Face language model has no trees: leave out --trees")
+    _check_no_trees(folder, search, parses=parses)
     tokenizer, model, masked = load_pretrained(folder)
     model = model.to(device, torch_dtype(dtype, device)).eval()
     if not masked:

@@ -218,10 +218,18 @@ class Model:
     @cached_property
     def family(self) -> Family:
         """The family that answers, as the model's derivations need it."""
-        from pdtools.search.kinds import family_of, pretrained_family
+        from pdtools.search.kinds import family_of, ngram_family, pretrained_family
 
         assert self.asked is not None
         asked = self.asked
+        if is_ngrams(asked.model_dir):
+            return ngram_family(
+                asked.model_dir,
+                asked.search,
+                context=asked.context,
+                measures=asked.measures,
+                parses=asked.parses,
+            )
         if not is_huggingface(asked.model_dir):
             return family_of(
                 self.loaded,
@@ -464,6 +472,20 @@ def check_pretrained_options(model_dir: str | Path, bos: bool, pll: Pll | None) 
     raise PdtoolsError(
         f"{model_dir}: only Hugging Face models can be read without BOS: others always read ROOT"
     )
+
+
+def is_guest(path: str | Path) -> bool:
+    """Return whether a path is a model of another package: it scores strings alone, and has no checkpoint."""
+    return is_huggingface(path) or is_ngrams(path)
+
+
+def is_ngrams(path: str | Path) -> bool:
+    """Return whether a path is a file of n-grams: ARPA, or KenLM's binary form."""
+    if not Path(path).is_file():
+        return False
+    with open(path, "rb") as file:
+        start = file.read(1024)
+    return start.lstrip().startswith(b"\\data\\") or start.startswith(b"mmap lm http://kheafield.com/code")
 
 
 def is_huggingface(model_dir: str | Path) -> bool:

@@ -61,10 +61,9 @@ def columns(
         token_id, token: number, from 1, and text of the token (with ``--words``: ``word_id``, ``word``).
         start, end: its characters in the sentence.
         surprisal: bits, or nats with ``--nats``.
-        entropy: with ``--entropy``: of the distribution before the token (for a word, its first token),
-            in the same unit.
-        rank: with ``--rank``: the token's rank in that distribution, from 1.
-        parse: with ``--parses``: the best hypothesis after it.
+        entropy: of the distribution before the token (for a word, its first token), in the same unit.
+        rank: the token's rank in that distribution, from 1.
+        parse: the best hypothesis after it.
         seen: with ``--context`` or ``--stride``: number of tokens read before it.
     """
     unit = "word" if words else "token"

@@ -89,8 +89,7 @@ class OpenRun:
         """The result of :func:`train`.
 
         Keys:
-            recipe: the source of the recipe: a bundled name, a file, ``default``, or the run's ``run.json``
-                after ``--resume``.
+            recipe: a bundled name, a file, ``default``, or the run's ``run.json`` after ``--resume``.
             finished: ``steps``, ``patience``, or null if the run was stopped.
             step, steps: reached, and planned.
             best_step, best: step and scores of the best validation; null and ``{}`` without ``--valid``.

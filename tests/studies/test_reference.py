@@ -50,7 +50,8 @@ def named(table: str) -> set[str]:
 
 def linked(table: str) -> str:
     """The names of options that are described on the page of shared ones."""
-    return "".join(re.findall(r"- \[shared\]\(options\.md\): (.*)", table))
+    names = "".join(re.findall(r"- \[shared\]\(options\.md\): (.*)", table))
+    return re.sub(r"\*(\w+)\*", lambda match: REFERENCE.TOGETHER[match[1]], names)
 
 
 def test_a_page_a_command() -> None:

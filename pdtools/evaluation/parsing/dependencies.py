@@ -221,8 +221,7 @@ def compare_words(gold: Words, predicted: Words) -> list[dict[str, int]]:
     Columns:
         sentence: its number, from 1.
         line: the line that it begins on.
-        words, predicted_words: how many there are.
-        aligned: how many are aligned.
+        words, predicted_words, aligned: their numbers.
         correct_heads: aligned words with the right head.
         arcs: arcs of the gold tree (``.sdp``: graph).
         predicted_arcs: arcs of the predicted graph: the enhanced one (DEPS), or the tree where there is none.

@@ -307,18 +307,13 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
 
     Columns:
         id: its row in the shards.
-        tokens: tokens scored: including end-of-sentence if the model counts it, never ROOT.
-        words: words scored, and one for end-of-sentence if it is counted.
+        tokens, words: those scored, and one for end-of-sentence if the model counts it.
         unknown: tokens that are ``<unk>``.
-        given_tree: Σ log p(x_k | x_<k, W_{k−1}), given the tree.
-        joint: log p(x, y), including the tree's attachments.
-        marginal: log p(x); by beam search it is a lower bound.
+        given_tree, joint, marginal: the three scores; by beam search the marginal is a lower bound.
         ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
         end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
-        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
-            part of it.
-        counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
-            of the arcs given their number, if they have a probability.
+        particles, end_particles: an estimate of log p(x), and their part of it.
+        counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, and of the arcs given these.
         pseudo: a masked language model's pseudo-log-likelihood, in place of all others.
     """
     import pyarrow as pa

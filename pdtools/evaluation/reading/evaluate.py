@@ -400,7 +400,7 @@ def _items(
     Columns:
         item, word_number, word: identify the word.
         sentence: its sentence, from 1.
-        time, subjects: mean in milliseconds over the subjects with plausible times, and their number.
+        time, subjects: mean in milliseconds over subjects with plausible times, and their number.
         length: characters.
         log_frequency: log2 of the share of all words.
         surprisal_M, entropy_M, attachment_M: model M's values for the word, in bits.
@@ -431,12 +431,9 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
     """A row per subject and word in the regressions, with all predictors.
 
     Columns:
-        item, word_number, word, subject: identify the word and its reader.
+        item, word_number, word, subject, time: as in the input, like all its other columns.
         item_group: with ``--column item=A+B`` or ``group=``: the group that versions of an item share.
-        time: milliseconds.
-        length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
-        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them.
-        others: the other columns of the input table, as they are.
+        length, log_frequency, surprisal_M: the predictors; of words before it ``…_before_1`` and so on.
     """
     import pyarrow as pa
 
