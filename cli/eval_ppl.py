@@ -89,7 +89,9 @@ def eval_ppl(
         )
     if not marginal and (stream or is_guest(model)):
         reads = (
-            "--stream reads no trees" if stream else f"{model} is a model of another package, which reads no trees"
+            "--stream reads no trees"
+            if stream
+            else f"{model} is a model of another package, which reads no trees"
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if run.trees is not None and (stream or not marginal):

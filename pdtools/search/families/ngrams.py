@@ -19,7 +19,8 @@ from pdtools.tokenization import Sentence, split_text_words
 _NO_UNKNOWN = -100.0
 # KenLM's message: its place in KenLM's source, which nobody needs; what is wrong; the byte.
 _MESSAGE = re.compile(
-    r"Cannot read model '.*?' \((?:.* threw \w+(?: because `.*?'?`?)?\. )?(.*?)(?: Byte: (\d+))?\)?$", re.DOTALL
+    r"Cannot read model '.*?' \((?:.* threw \w+(?: because `.*?'?`?)?\. )?(.*?)(?: Byte: (\d+))?\)?$",
+    re.DOTALL,
 )
 
 
@@ -43,7 +44,9 @@ def _load(path: str) -> Any:
         reason, byte = said.groups() if said else (str(error), None)
         with open(path, "rb") as file:
             line = None if byte is None else file.read(int(byte)).count(b"\n") + 1
-        raise InputError(f"KenLM cannot read it: {reason.split('.  ')[0].strip()}", file=path, line=line) from error
+        raise InputError(
+            f"KenLM cannot read it: {reason.split('.  ')[0].strip()}", file=path, line=line
+        ) from error
 
 
 class NgramFamily(Family):
@@ -102,7 +105,7 @@ class NgramFamily(Family):
             )
 
     def _scores(self, words: Sequence[str], *, begins: bool) -> list[tuple[float, int, bool]]:
-        """For each word log10 p, the number of words that it was looked up with, and whether it is unknown."""
+        """For each word log10 p, the order of the n-gram that it is from, and whether it is unknown."""
         import kenlm
 
         before, after = kenlm.State(), kenlm.State()

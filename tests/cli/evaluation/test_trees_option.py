@@ -215,7 +215,7 @@ def test_hugging_face_models_have_no_trees(
     save_gpt2(tmp_path / "gpt2", ["a b c"], positions=32)
     assert run(["surprisal", "--text", "a", *options(tmp_path / "gpt2", trees)]) == 1
     error = capsys.readouterr().err.strip()
-    assert "a Hugging Face language model has no trees: leave out --trees" in error
+    assert "a model of another package has no trees: leave out --trees" in error
     assert "\n" not in error
 
 

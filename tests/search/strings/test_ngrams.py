@@ -1,0 +1,142 @@
+"""Scores of n-gram models: against back-off computed by hand from the same ARPA file, and KenLM's own."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.search import SentenceScore, load_model
+from pdtools.search.options import Context
+
+kenlm = pytest.importorskip("kenlm", reason="kenlm is not installed")
+
+WORDS = ["the", "dog", "cats", "bark", "é", "."]
+
+
+def arpa(
+    path: Path, order: int, seed: int, *, unknown: bool = True
+) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Write random n-grams (log10 p, back-off), and return them; each n-gram's beginning is one too."""
+    draw = random.Random(seed)
+    grams: dict[tuple[str, ...], tuple[float, float]] = {}
+    for word in (*(["<unk>"] if unknown else []), "<s>", "</s>", *WORDS):
+        grams[(word,)] = (
+            -99.0 if word == "<s>" else round(-draw.random() * 3 - 0.1, 4),
+            round(-draw.random(), 4),
+        )
+    for n in range(2, order + 1):
+        shorter = [
+            gram for gram in grams if len(gram) == n - 1 and gram[-1] != "</s>" and "<unk>" not in gram
+        ]
+        for gram in shorter:
+            for word in draw.sample([*WORDS, "</s>"], 3):
+                if (*gram[1:], word) in grams:  # KenLM wants the end of an n-gram too
+                    grams[(*gram, word)] = (round(-draw.random() * 2 - 0.1, 4), round(-draw.random(), 4))
+    lines = ["\\data\\"]
+    by_order = [[gram for gram in grams if len(gram) == n] for n in range(1, order + 1)]
+    lines += [f"ngram {n}={len(of_n)}" for n, of_n in enumerate(by_order, 1)]
+    for n, of_n in enumerate(by_order, 1):
+        lines += ["", f"\\{n}-grams:"]
+        for gram in of_n:
+            logprob, backoff = grams[gram]
+            ends = gram[-1] == "</s>" or n == order
+            if ends:
+                grams[gram] = (logprob, 0.0)
+            lines.append(f"{logprob}\t{' '.join(gram)}" + ("" if ends else f"\t{backoff}"))
+    path.write_text("\n".join([*lines, "", "\\end\\", ""]), encoding="utf-8")
+    return grams
+
+
+def by_hand(grams: dict[tuple[str, ...], tuple[float, float]], order: int, words: list[str]) -> list[float]:
+    """Log10 p of each word after <s>, and of the end."""
+
+    def logprob(context: tuple[str, ...], word: str) -> float:
+        if (*context, word) in grams:
+            return grams[(*context, word)][0]
+        if not context:
+            return grams[("<unk>",)][0] if ("<unk>",) in grams else -100.0
+        return grams.get(context, (0.0, 0.0))[1] + logprob(context[1:], word)
+
+    known = [word if (word,) in grams else "<unk>" for word in words]
+    read, values = ["<s>"], []
+    for word in (*known, "</s>"):
+        values.append(logprob(tuple(read[max(0, len(read) - order + 1) :]), word))
+        read.append(word)
+    return values
+
+
+@pytest.mark.parametrize("order", [2, 3, 6])
+@pytest.mark.parametrize("unknown", [True, False])
+def test_scores_are_those_of_back_off(order: int, unknown: bool, tmp_path: Path) -> None:
+    grams = arpa(tmp_path / "m.arpa", order, order, unknown=unknown)
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices([*WORDS, "Dog", "zebra"], k=draw.randrange(1, 9))) for _ in range(30)]
+    model = load_model(tmp_path / "m.arpa")
+    assert ("warning" in model.settings) != unknown
+    theirs = kenlm.Model(str(tmp_path / "m.arpa"))
+    for text, score in zip(texts, model.score(texts), strict=True):
+        assert isinstance(score, SentenceScore)
+        assert score.tokens == (*text.split(), "</s>")
+        assert score.n_unknown == sum(word not in WORDS for word in text.split())
+        right = by_hand(grams, order, text.split())
+        assert (score.logprobs / math.log(10)).tolist() == pytest.approx(right, rel=1e-6)
+        assert score.total / math.log(10) == pytest.approx(theirs.score(text), rel=1e-6)
+
+
+def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Words as written between spaces, from text and tokens; a perplexity per word with its end."""
+    path, text = tmp_path / "m.arpa", tmp_path / "text.txt"
+    grams = arpa(path, 3, 0)
+    text.write_text("the dog bark .\n", encoding="utf-8")
+    logprobs = by_hand(grams, 3, ["the", "dog", "bark", "."])
+    for form in ("text", "tokens"):
+        assert run(["surprisal", str(text), "--from", form, "--model", str(path)]) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+        column = [float(row[-1]) for row in rows]
+        assert column == pytest.approx([-value * math.log2(10) for value in logprobs], abs=1e-4)
+    assert run(["eval-ppl", str(text), "--model", str(path), "--workers", "2"]) == 0
+    assert f"{10 ** (-sum(logprobs) / 5):.3f}" in capsys.readouterr().out
+    assert run(["inspect", "the dog bark .", "--model", str(path)]) == 0
+    for options, reason in [
+        (["--pll", "original"], "leave out --pll"),
+        (["--no-bos"], "without BOS"),
+        (["--context", str(text)], "leave out --context"),
+        (["--entropy"], "no whole distributions"),
+        (["--parses"], "has no parses"),
+    ]:
+        assert run(["surprisal", str(text), "--model", str(path), *options]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert reason in line
+    with pytest.raises(PdtoolsError, match="leave out --context"):
+        load_model(path, context=Context(stride=2))
+
+
+DAMAGED = {
+    "cut off": (lambda text: text[: text.index("\\2-grams") + 30], r":\d+: .*End of file"),
+    "another order": (
+        lambda text: text.replace("\\2-grams", "\\3-grams"),
+        r":\d+: .*header .2-grams: but got .3",
+    ),
+    "no number": (lambda text: text.replace("\tdog\t", " dog\t", 1), r":\d+: "),
+    "order 7": (
+        lambda _: "\\data\\\n" + "".join(f"ngram {n}=1\n" for n in range(1, 8)) + "\n\\1-grams:\n-1\t<unk>\n",
+        ".*order 7 .*up to 6",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_one_line(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.arpa"
+    arpa(path, 2, 0)
+    damage, reason = DAMAGED[name]
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(PdtoolsError, match=f"m.arpa{reason}") as refusal:
+        load_model(path)
+    assert "KenLM cannot read it: " in str(refusal.value)
+    assert "\n" not in str(refusal.value)
