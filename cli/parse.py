@@ -110,14 +110,14 @@ def parse(
         lemmas: penn-historical: cut lemmas and glosses off words (default), or not.
 
     Model:
-        parser (NAME|DIR): benepar, stanza, right-branching, left-branching, or a model.
-        model: Model of benepar (benepar_en3) or stanza (en): a path or a name.
+        parser (NAME|DIR): benepar, stanza, spacy, right-branching, left-branching, or a model.
+        model: Model of benepar (benepar_en3), stanza (en) or spacy (en_core_web_sm): a path or a name.
 
     Output:
         output (-o): A file (.gz, .zst), or -; a folder with --split.
 
     Options:
-        binarize: Branch right, left, or by heads (conllu); none keeps unary chains.
+        binarize: Branch right, left, or by heads (of dependencies); none keeps unary chains.
         functions: Strip function tags (NP-SBJ becomes NP), or keep them.
         split (F,F[,F]): Split into train, valid and test with these shares.
     """
@@ -125,7 +125,13 @@ def parse(
 
     from pdtools.jobs.devices import prepare_torch
     from pdtools.parsers import pipeline
-    from pdtools.parsers.backends import backends_with_splitter, load_splitter, model_note, splitter_files
+    from pdtools.parsers.backends import (
+        backends_with_splitter,
+        gives_arcs,
+        load_splitter,
+        model_note,
+        splitter_files,
+    )
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
     from pdtools.parsers.splitting import read_sentences
     from pdtools.provenance import identify
@@ -140,7 +146,9 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     checkpoint = _is_checkpoint(parser)
     if model is not None and checkpoint:
-        raise typer.BadParameter("--model is for benepar and stanza: --parser already names the checkpoint")
+        raise typer.BadParameter(
+            "--model is for benepar, stanza and spacy: --parser already names the checkpoint"
+        )
     if cky and not checkpoint:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
     parses = source in _SENTENCES or (source == "treebank" and parser != BENEPAR)
@@ -158,8 +166,13 @@ def parse(
         raise typer.BadParameter(
             f"--split-words parser needs a parser with a tokenizer: --parser {', '.join(known)}"
         )
-    if source != "conllu" and (surface or binarize == "head"):
-        raise typer.BadParameter("--surface and --binarize head need --from conllu")
+    if surface and source != "conllu":
+        raise typer.BadParameter("--surface needs --from conllu")
+    arcs = source in ("conllu", "sdp") or (parses and not checkpoint and gives_arcs(parser, model))
+    if binarize == "head" and not (arcs and source != "sdp"):
+        raise typer.BadParameter(
+            "--binarize head needs --from conllu, or a parser of dependencies (spacy, stanza)"
+        )
     check_json_output(run.as_json, output)
     files, used_form = _files(inputs, text, source)
     if parses and used_form is not None:
@@ -171,11 +184,11 @@ def parse(
     if lemmas and used_form != "penn-historical":
         raise typer.BadParameter("--lemmas needs --from penn-historical")
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
-    for path, what, sources in (
-        (path_beside(output, "text"), "sentences", ("text", "conllu")),
-        (path_beside(output, "arcs"), "arcs", ("conllu", "sdp")),
+    for path, what, written in (
+        (path_beside(output, "text"), "sentences", source in ("text", "conllu")),
+        (path_beside(output, "arcs"), "arcs", arcs),
     ):
-        if fractions is None and source in sources:
+        if fractions is None and written:
             beside.append(str(path or STDIO))
         elif fractions is None and path and os.path.lexists(path) and not os.path.lexists(output):
             raise InputError(
@@ -240,6 +253,7 @@ def parse(
                 counts=counts,
                 placeholders=fractions is None,
                 texts=source == "text",
+                arcs=arcs,
             )
 
         def total() -> int | None:

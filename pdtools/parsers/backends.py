@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.trees import Tree, escape, flat_tree, sentence_problem, tree_from_attachments
+from pdtools.trees import Graph, Tree, escape, flat_tree, sentence_problem, tree_from_attachments
+from pdtools.trees.forms.form import ReadTree
+from pdtools.trees.projection import constituents
 
 # The networks read typed quotes; treebanks distinguish opening from closing ones.
 _QUOTES = {"``": '"', "''": '"', "`": "'"}
@@ -31,12 +33,12 @@ class Parser(Protocol):
     result of another.
     """
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ReadTree | ParseFailure]:
         """Parse sentences given as plain words (``(``, not ``-LRB-``).
 
         Yields:
             One result for each sentence, in the order of the sentences. A tree's words are the given
-            ones, with brackets escaped.
+            ones, with brackets escaped. A parser of dependencies gives them with the tree.
         """
         ...
 
@@ -70,11 +72,12 @@ class Splitter(Protocol):
 
 # Backends, as modules or objects in them: each defines ``load(model, device) -> Parser``, and
 # ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line that names the
-# model, and, if its models split texts too, ``load_splitter(model, sentences) -> Splitter`` and
-# ``splitter_files(model)``.
+# model; ``gives_arcs(model)``, whether it finds dependencies; and, if its models split texts too,
+# ``load_splitter(model, sentences) -> Splitter`` and ``splitter_files(model)``.
 BACKENDS = {
     "benepar": "pdtools.parsers.benepar",
     "stanza": "pdtools.parsers.stanza",
+    "spacy": "pdtools.parsers.spacy",
     "right-branching": "pdtools.parsers.backends:RIGHT",
     "left-branching": "pdtools.parsers.backends:LEFT",
 }
@@ -106,6 +109,12 @@ def model_note(name: str, model: str | None = None) -> str | None:
     """A line that names the model a backend takes, if it has one; see :func:`load_parser`."""
     note: Callable[[str | None], str] | None = getattr(_backend(name), "note", None)
     return None if note is None else note(model)
+
+
+def gives_arcs(name: str, model: str | None = None) -> bool:
+    """Return whether a backend's model finds dependencies; see :func:`load_parser`."""
+    found: Callable[[str | None], bool] | None = getattr(_backend(name), "gives_arcs", None)
+    return found is not None and found(model)
 
 
 def backends_with_splitter() -> list[str]:
@@ -199,10 +208,10 @@ class BatchedParser(ABC):
         self._max_cells = max_cells
         self._added_tokens = added_tokens
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ReadTree | ParseFailure]:
         """See :meth:`Parser.parse`; all sentences are sorted by length together."""
         reasons = [self.problem(words) for words in sentences]
-        results: dict[int, Tree | ParseFailure] = {
+        results: dict[int, Tree | ReadTree | ParseFailure] = {
             index: ParseFailure(reason) for index, reason in enumerate(reasons) if reason is not None
         }
         usable = [index for index, reason in enumerate(reasons) if reason is None]
@@ -219,14 +228,14 @@ class BatchedParser(ABC):
         return sentence_problem(words)
 
     @abstractmethod
-    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ReadTree]:
         """Parse sentences together, or raise any error."""
 
     def failure(self, error: Exception) -> str:
         """The message for an error of :meth:`parse_batch` on one sentence."""
         return f"the parser failed: {first_line(error)}"
 
-    def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ParseFailure]:
+    def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ReadTree | ParseFailure]:
         try:
             return list(self.parse_batch(sentences))
         except Exception as error:
@@ -256,6 +265,22 @@ def length_batches(lengths: Sequence[int], *, max_tokens: int, max_cells: int) -
         batch.append(index)
     if batch:
         yield batch
+
+
+def with_arcs(words: Sequence[str], tags: Sequence[str], parents: list[int]) -> ReadTree:
+    """The tree that CoNLL-U with these dependencies would give, and the dependencies.
+
+    Args:
+        words: (n), plain.
+        tags: (n) universal parts of speech, ``_`` if unknown.
+        parents: (n), each word's head from 0, -1 for a root; changed in place.
+
+    Raises:
+        InputError: if they are no tree.
+    """
+    graph = Graph.of_heads([parent + 1 for parent in parents])
+    tree, _ = constituents([escape(word) for word in words], tags, parents)
+    return ReadTree(tree, heads=np.array(parents, np.int32), graph=graph)
 
 
 def typed_quotes(word: str) -> str:

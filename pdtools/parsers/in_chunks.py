@@ -235,11 +235,16 @@ class ParseWork(Work[Sequence[SourcedSentence], ChunkTrees]):
         outcomes: list[TreeLine | ExcludedInput] = []
         parsed = _loaded(self.parser).parse([sentence.words for sentence in chunk])
         for sentence, result in zip(chunk, parsed, strict=True):
-            tree = result.reason if isinstance(result, ParseFailure) else self.form.usable(result, changes)
+            read = ReadTree(result) if isinstance(result, Tree) else result
+            tree: Tree | str
+            if isinstance(read, ParseFailure):
+                tree, graph = read.reason, None
+            else:
+                tree, graph = self.form.usable(read.tree, changes, read.heads), read.graph
             if isinstance(tree, Tree) and len(tree) != len(sentence.words):
                 tree = "the parser gave a tree of other words"
             if isinstance(tree, Tree):
-                outcomes.append(TreeLine.of(tree))
+                outcomes.append(TreeLine.of(tree, graph=graph))
             else:
                 outcomes.append(ExcludedInput(tree, sentence.file, sentence.line, sentence.text))
         return ChunkTrees(tuple(outcomes), changes, Counter())
@@ -259,6 +264,7 @@ def parse_in_chunks(
     counts: ParseCounts,
     placeholders: bool = True,
     texts: bool = False,
+    arcs: bool = False,
 ) -> Iterator[TreeLine]:
     """Parse sentences in chunks, as planned, and yield their trees in the given form, in order.
 
@@ -273,6 +279,7 @@ def parse_in_chunks(
         placeholders: yield :func:`placeholder` where a sentence has no tree, so that the n-th tree is
             the n-th sentence's; or exclude such sentences.
         texts: whether trees have their sentences.
+        arcs: whether the parser gives dependencies: a sentence without a tree has none.
 
     Raises:
         InputError: at the first failure, if ``rejects`` says so.
@@ -285,5 +292,6 @@ def parse_in_chunks(
                 if not placeholders:
                     continue
                 counts.placeholders += 1
-                outcome = TreeLine(placeholder(sentence.words).to_brackets(), len(sentence.words))
+                outcome = TreeLine.of(placeholder(sentence.words))
+                outcome = replace(outcome, arcs="" if arcs else None)
             yield counts.tree(replace(outcome, written=sentence.text if texts else None))

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
-from pdtools.parsers.backends import BatchedParser, SplitSentence, first_line, typed_quotes
+from pdtools.parsers.backends import BatchedParser, SplitSentence, first_line, typed_quotes, with_arcs
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
-from pdtools.trees.projection import constituents
+from pdtools.trees.forms.form import ReadTree
 from pdtools.trees.tree import TreeBuilder, leaf_label
 
 DEFAULT_MODEL = "en"
@@ -43,14 +43,15 @@ class StanzaParser(BatchedParser):
         self._pipeline = pipeline
         self._dependencies = _DEPENDENCIES in pipeline.processors
 
-    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ReadTree]:
         """See :meth:`BatchedParser.parse_batch`."""
         typed = [[typed_quotes(word).replace("\u00a0", " ") for word in words] for words in sentences]
         with _silence():
             document = self._pipeline(typed)
         for words, sentence in zip(sentences, document.sentences, strict=True):
             if self._dependencies:
-                yield _tree_of_dependencies(words, sentence.words)
+                parents = [word.head - 1 for word in sentence.words]
+                yield with_arcs(words, [word.upos or "_" for word in sentence.words], parents)
             else:
                 yield _tree(words, sentence.constituency)
 
@@ -80,13 +81,6 @@ def _tree(words: Sequence[str], root: Any) -> Tree:
         else:
             todo += reversed(node.children)
     return builder.finish()
-
-
-def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
-    """The tree that CoNLL-U with the same dependencies would give, with these words."""
-    parents = [word.head - 1 for word in parsed]
-    tree, _ = constituents([escape(word) for word in words], [word.upos or "_" for word in parsed], parents)
-    return tree
 
 
 class StanzaSplitter:
@@ -221,6 +215,11 @@ def splitter_files(model: str | None) -> list[str]:
 def model_files(model: str | None) -> list[str]:
     """The files of a model; see :func:`load`."""
     return list(dict.fromkeys(_files(model).values()))
+
+
+def gives_arcs(model: str | None) -> bool:
+    """Return whether the parser is one of dependencies; see :func:`load`."""
+    return _kind(_files(model)) == _DEPENDENCIES
 
 
 def note(model: str | None) -> str:

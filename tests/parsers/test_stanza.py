@@ -5,7 +5,6 @@ import json
 import logging
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from toy_benepar import toy_trees
 from toy_stanza import make_dependencies, plain, train_parser, write_resources
 
 from pdtools.errors import PdtoolsError
-from pdtools.parsers.backends import ParseFailure, load_parser, model_files, model_note
-from pdtools.parsers.stanza import StanzaParser, _files, _tree, _tree_of_dependencies, load
+from pdtools.parsers.backends import ParseFailure, load_parser, model_files, model_note, with_arcs
+from pdtools.parsers.stanza import StanzaParser, _files, _tree, load
 from pdtools.trees import Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block
 
@@ -145,15 +144,24 @@ def own_pipeline(home: Path, folder: Path, lemmatizer: str) -> Any:
     )
 
 
-def through_conllu(document: Any, file: Path) -> list[Tree]:
-    """The trees of what Stanza writes, read as a treebank, under the words of ``document``."""
+def parsed_by(home: Path, sentences: list[list[str]]) -> list[Any]:
+    """Trees, each with its arcs; failures."""
+    return [with_arcs_of(found) for found in load(str(home), "cpu").parse(sentences)]
+
+
+def with_arcs_of(found: Any) -> Any:
+    return (found.tree, str(found.graph)) if isinstance(found, ReadTree) else found
+
+
+def through_conllu(document: Any, file: Path) -> list[tuple[Tree, str]]:
+    """The trees and arcs of what Stanza writes, read as a treebank, under the words of ``document``."""
     file.write_text(format(document, "C") + "\n\n")
     form, counts = FORMS["conllu"], collections.Counter[str]()
     read = [
         each for block in form.blocks(str(file)) for each in read_block(form, block, ReadOptions(), counts)
     ]
     assert counts["arcs lifted"] > 10
-    return [each.tree for each in read if isinstance(each, ReadTree)]
+    return [with_arcs_of(each) for each in read if isinstance(each, ReadTree)]
 
 
 def test_dependencies_give_the_trees_that_their_conllu_gives(
@@ -162,12 +170,12 @@ def test_dependencies_give_the_trees_that_their_conllu_gives(
     mixed = [*sentences, ["dog"], ["the"] * 150, ["the", "unknown", "{", ")", "."]]
     own = own_pipeline(dependencies, tmp_path / "stanza", "toy")
     expected = through_conllu(own(mixed), tmp_path / "own.conllu")
-    trees = list(load(str(dependencies), "cpu").parse(mixed))
+    trees = parsed_by(dependencies, mixed)
     assert trees == expected
-    assert expected[-1].words == ("the", "unknown", "-LCB-", "-RRB-", ".")
-    assert all(label[:-1] in tree.tags and label[-1] == "P" for tree in expected for label in tree.labels)
+    assert expected[-1][0].words == ("the", "unknown", "-LCB-", "-RRB-", ".")
+    assert all(label[:-1] in tree.tags and label[-1] == "P" for tree, _ in expected for label in tree.labels)
     file = dependencies / "depparse" / "toy.pt"
-    assert list(load(str(file), "cpu").parse(mixed)) == expected
+    assert parsed_by(file, mixed) == expected
     assert model_note("stanza", str(dependencies)) == (
         f"stanza: depparse model {file}, its dependencies made constituents"
     )
@@ -178,27 +186,26 @@ def test_dependencies_of_a_language_without_lemmas(
 ) -> None:
     home = tmp_path / "own"
     shutil.copytree(dependencies, home)
-    with_lemmas = list(load(str(home), "cpu").parse(sentences))
+    with_lemmas = parsed_by(home, sentences)
     shutil.rmtree(home / "lemma")
     words = own_pipeline(home, tmp_path / "stanza", "identity")(sentences)
-    trees = list(load(str(home), "cpu").parse(sentences))
+    trees = parsed_by(home, sentences)
     assert trees == through_conllu(words, tmp_path / "own.conllu")
     assert trees != with_lemmas
     assert str(model_note("stanza", str(home))).endswith("made constituents, with words for lemmas")
 
 
 def test_words_without_a_tag_are_x() -> None:
-    parsed = [SimpleNamespace(head=head, upos=None, xpos="NN", text="?") for head in (0, 1)]
-    assert str(_tree_of_dependencies(["(", "b"], parsed)) == "(XP (X -LRB-) (X b))"
+    assert str(with_arcs(["(", "b"], ["_", "_"], [-1, 0]).tree) == "(XP (X -LRB-) (X b))"
 
 
 def test_dependencies_that_cannot_be_projected_fail_alone(
     dependencies: Path, sentences: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parser = load(str(dependencies), "cpu")
-    expected = list(parser.parse(sentences))
+    expected = [with_arcs_of(found) for found in parser.parse(sentences)]
     monkeypatch.setattr("pdtools.trees.projection.MOST_LIFTED_WORDS", 0)
-    results = list(parser.parse(sentences))
+    results = [with_arcs_of(found) for found in parser.parse(sentences)]
     crossing = ParseFailure("crossing arcs in a sentence of more than 0 words")
     assert 0 < results.count(crossing) < len(results)
     assert results == [crossing if r == crossing else e for r, e in zip(results, expected, strict=True)]
@@ -211,7 +218,7 @@ def test_constituents_are_taken_where_both_are(
     shutil.copytree(toy_stanza_models / "en", home)
     for kind in ("lemma", "depparse"):
         shutil.copytree(dependencies / kind, home / kind)
-    assert list(load(str(home), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+    assert parsed_by(home, [GOOD]) == list(parser.parse([GOOD]))
     file = home / "constituency" / "toy.pt"
     assert model_note("stanza", str(home)) == f"stanza: constituency model {file}"
     assert model_note("benepar") is None
@@ -221,12 +228,12 @@ def test_constituents_are_taken_where_both_are(
 
 
 def test_a_file_of_dependencies_is_known_by_what_is_in_it(dependencies: Path, tmp_path: Path) -> None:
-    expected = list(load(str(dependencies), "cpu").parse([GOOD]))
+    expected = parsed_by(dependencies, [GOOD])
     for kind in ("pos", "lemma", "pretrain"):
         shutil.copytree(dependencies / kind, tmp_path / "mine" / kind)
     file = tmp_path / "mine" / "mine.pt"
     shutil.copy(dependencies / "depparse" / "toy.pt", file)
-    assert list(load(str(file), "cpu").parse([GOOD])) == expected
+    assert parsed_by(file, [GOOD]) == expected
     shutil.rmtree(tmp_path / "mine" / "pos")
     with pytest.raises(
         PdtoolsError, match="this parser reads tags, and .*/mine/pos does not hold exactly one tagger"
@@ -260,7 +267,7 @@ def test_a_lemmatizer_that_is_not_there(dependencies: Path, tmp_path: Path) -> N
 
 def test_a_file_is_a_model_too(parser: StanzaParser, toy_stanza_models: Path) -> None:
     file = toy_stanza_models / "en" / "constituency" / "toy.pt"
-    assert list(load(str(file), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+    assert parsed_by(file, [GOOD]) == list(parser.parse([GOOD]))
 
 
 def test_an_installed_language_is_found(
@@ -296,7 +303,7 @@ def test_a_folder_without_a_list_has_one_file_of_each_kind(
 ) -> None:
     shutil.copytree(toy_stanza_models / "en", tmp_path / "own")
     home = tmp_path / "own"
-    assert list(load(str(home), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+    assert parsed_by(home, [GOOD]) == list(parser.parse([GOOD]))
     shutil.copy(home / "pos" / "toy.pt", home / "pos" / "other.pt")
     with pytest.raises(
         PdtoolsError, match=r"own: this parser reads tags, and .*/own/pos does not hold exactly one tagger"
