@@ -105,7 +105,7 @@ class SentenceRow(_Matched):
         matched, matched_unlabeled: brackets in common, by the parameters, and by their spans alone.
         gold, predicted: brackets on either side, without deleted ones.
         crossing: predicted brackets that cross a gold one.
-        words, correct_tags: words compared, and those with the right tag.
+        words, correct_tags: words compared, and number with the right tag.
         reason: the reason of an error, in EVALB's words.
         gold_tree, predicted_tree: the two, as they were compared; "" for an empty line.
     """
