@@ -59,7 +59,6 @@ def view(
       pdtools view --text "The dog barks." --model english --model english-base -o view.html
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
-      pdtools view surprisals.csv -o stimuli.html
 
     Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared.
     Tables of pdtools surprisal become means by region and condition. Runs are shown by their losses.
