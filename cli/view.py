@@ -115,7 +115,8 @@ def view(
         if len(names) < len(models):
             raise typer.BadParameter("--model: a model is given twice")
         files = [] if pair else sentence_files(paths, text, source)
-        made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
+        read = {**dict(zip(names, models, strict=True)), **{path: path for path in paths or []}}
+        made = provenance({**read, **({"gold": gold} if gold else {})})
         trees = gold or (files[0] if source == "treebank" and len(files) == 1 else None)
         traces = _traces(
             models,
