@@ -198,8 +198,7 @@ def task(
     Example:
       pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
 
-    A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
-    the most probable one given those that it chose before.
+    A masked model predicts all of y at once, a causal model one symbol after the other.
 
     Arguments:
         pairs (PAIRS): TSV files of generate task.

@@ -40,7 +40,7 @@ def eval_sg(
     that cannot be scored are excluded and counted.
 
     With the third and fourth call, a model outside pdtools computes the surprisals. --from-items only
-    aggregates results per item: columns model, suite, item, correct.
+    aggregates results per item (model, suite, item, correct).
 
     Arguments:
         suites (SUITES): A folder of .json files, one file, or a zip; or files of --from-items.

@@ -93,7 +93,6 @@ def parse(
           6000 trees, 74967 tokens
           empty leaves left out: 2877 *T*, 822 *, 427 0, 343 *PRO*, 52 *ICH*
       pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
-      pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
       pdtools parse sentences.txt --parser english -o sentences.trees
 
     A treebank: traces, empty phrases and wrappers such as ROOT are removed. Text: line n of the output is the

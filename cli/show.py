@@ -54,7 +54,6 @@ def show(
           └── VP
               └── barks
       pdtools show shards/train 0
-      pdtools show shards/train 0 --actions tg
       pdtools show shards/test --words > test.txt
 
     The first tree is the binary one that the attachments describe. Constituents are labelled and not

@@ -82,7 +82,6 @@ def surprisal(
           1            3        barks.  8      14   28.84523907
           1            4        <eos>   14     14   0.21460757
       pdtools surprisal stimuli.csv --model english --model hf:gpt2 -o surprisals.csv
-      pdtools surprisal sentences.txt --model runs/pushdown --parses -o surprisals.tsv
       pdtools surprisal story.txt --model hf:gpt2 --stride 256 --entropy --rank
 
     A table of stimuli (.csv, .tsv, .xlsx, .parquet) has a row for each sentence (column sentence, with |

@@ -59,7 +59,6 @@ def view(
       pdtools view --text "The dog barks." --model english --model english-base -o view.html
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
-      pdtools view surprisals.csv -o stimuli.html
 
     Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared.
     Tables of pdtools surprisal become means by region and condition. Runs are shown by their losses.
@@ -116,7 +115,8 @@ def view(
         if len(names) < len(models):
             raise typer.BadParameter("--model: a model is given twice")
         files = [] if pair else sentence_files(paths, text, source)
-        made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
+        read = {**dict(zip(names, models, strict=True)), **{path: path for path in paths or []}}
+        made = provenance({**read, **({"gold": gold} if gold else {})})
         trees = gold or (files[0] if source == "treebank" and len(files) == 1 else None)
         traces = _traces(
             models,

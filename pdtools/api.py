@@ -88,7 +88,7 @@ def load(
     """
     widths = {"beam": beam, "word_beam": word_beam, "fast_track": fast_track, "max_batch": max_batch}
     for name, width in widths.items():
-        _check_number(name, width)
+        _check_number(name, width, least=0 if name == "fast_track" else 1)
     if margin is not None and (isinstance(margin, bool) or not isinstance(margin, Real)):
         raise PdtoolsError(f"margin is {margin!r}: has to be a number of nats")
     if dtype not in get_args(Dtype):
@@ -485,10 +485,10 @@ def _of_pairs(results: Results) -> pd.DataFrame:
     return found.reset_index(names="pair")
 
 
-def _check_number(name: str, value: Any) -> None:
-    """Refuse an argument that is neither None nor a whole number from 1 on."""
-    if value is not None and not (isinstance(value, Integral) and int(value) > 0):
-        raise PdtoolsError(f"{name} is {value!r}: has to be a whole number of at least 1")
+def _check_number(name: str, value: Any, least: int = 1) -> None:
+    """Refuse an argument that is neither None nor a whole number from ``least`` on."""
+    if value is not None and not (isinstance(value, Integral) and int(value) >= least):
+        raise PdtoolsError(f"{name} is {value!r}: has to be a whole number of at least {least}")
 
 
 def _index(given: Any) -> pd.Index | None:

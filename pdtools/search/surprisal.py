@@ -61,7 +61,7 @@ def columns(
         token_id, token: number, from 1, and text of the token (with ``--words``: ``word_id``, ``word``).
         start, end: its characters in the sentence.
         surprisal: bits, or nats with ``--nats``.
-        entropy: of the distribution before the token (for a word, its first token), in the same unit.
+        entropy: entropy of the distribution before the token (for a word, its first token), in the same unit.
         rank: the token's rank in that distribution, from 1.
         parse: the best hypothesis after it.
         seen: with ``--context`` or ``--stride``: number of tokens read before it.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,6 +150,84 @@ def test_parses_and_samples_are_the_commands(
     assert run(["sample", "--model", str(folders["pushdown"]), "-n", "4", "--quiet", "--device", "cpu"]) == 0
     assert model.sample(4).tree.tolist() == capsys.readouterr().out.splitlines()
     assert pdtools.load(folders["base"]).sample(2).tree.isna().all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_python_is_the_commands_whatever_is_asked_for(
+    seed: int, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All functions, with options of searches crossed with their own."""
+    rng = random.Random(seed)
+    kind = ["pushdown", "tg", "head"][seed % 3]
+    widths = {"beam": rng.choice([1, 3, 9]), "margin": rng.choice([None, 0.3, 2.0])}
+    searched = {"max_batch": rng.choice([None, 1, 2])}
+    if kind == "tg":
+        searched |= {"word_beam": rng.choice([None, 1]), "fast_track": rng.choice([None, 0, 1])}
+    options: list[object] = ["--beam", widths["beam"]]
+    options += [] if widths["margin"] is None else ["--margin", widths["margin"]]
+    further = {name: value for name, value in searched.items() if value is not None}
+    of_search = [part for name, value in further.items() for part in ("--search", f"{name}={value}")]
+    model = pdtools.load(folders[kind], **widths, **further)
+    texts = [" ".join(rng.choices("abc", k=rng.randint(1, 5))) for _ in range(4)]
+    given = [part for text in texts for part in ("--text", text)]
+    common = ["--model", folders[kind], *options]
+    flags = rng.choice([["words", "entropy"], ["rank", "entropy", "nats"], ["parses"], ["parses", "words"]])
+    flags = [flag for flag in flags if flag != "parses" or kind == "pushdown"]
+    command = ["surprisal", *given, *common, *of_search, *(f"--{flag}" for flag in flags)]
+    same(model.surprisal(texts, **dict.fromkeys(flags, True)), printed(command, capsys))
+
+    k_best, scores = 1 if kind == "tg" else rng.randint(1, 3), tmp_path / "scores.tsv"
+    command = ["decode", *given, *common, *of_search, "--k-best", k_best, "--scores", scores, "-o"]
+    assert run([*map(str, [*command, tmp_path / "best.trees"]), "--device", "cpu", "-q"]) == 0
+    wanted = pd.read_csv(scores, sep="\t", quoting=csv.QUOTE_NONE)
+    parsed = model.parse(texts, k_best=k_best)
+    same(parsed[wanted.columns.drop("dropped")], wanted.drop(columns="dropped"))
+    np.testing.assert_allclose(parsed.dropped, wanted.dropped, rtol=1e-2)  # three digits are written
+    assert list(map(str, model.trees(texts))) == (tmp_path / "best.trees").read_text().splitlines()
+
+    number, most, drawn = rng.randint(2, 6), rng.choice([2, 4, 200]), rng.randint(0, 9)
+    command = ["sample", "-n", number, "--seed", drawn, "--max-tokens", most, "--model", folders[kind]]
+    samples = model.sample(number, seed=drawn, max_tokens=most)
+    assert len(samples) == number
+    for strings, column in (([], "tree"), (["--strings"], "text")):
+        capsys.readouterr()
+        assert run([*map(str, [*command, *strings]), "--device", "cpu", "-q"]) == 0
+        assert capsys.readouterr().out.splitlines() == samples[column].tolist()
+    assert samples.complete.all() or most < 200
+
+    hypotheses, text = rng.randint(1, 4), texts[0]
+    further.pop("max_batch", None)
+    own = [part for name, value in further.items() for part in ("--search", f"{name}={value}")]
+    alone = pdtools.load(folders[kind], **widths, **further)
+    command = ["inspect", text, *common, *own, "--hypotheses", hypotheses, "--json", "--threads", "1"]
+    assert run([*map(str, command), "--device", "cpu"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert json.loads(json.dumps(alone.trace(text, hypotheses=hypotheses).to_json())) == document
+
+    pairs = [(text, " ".join(rng.sample(text.split(), len(text.split())))) for text in texts]
+    named = {"UID": "x", "field": "f", "linguistics_term": "t"}
+    lines = [{"sentence_good": good, "sentence_bad": bad, **named} for good, bad in pairs]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    limit = rng.choice([None, 2])
+    command = [
+        "eval-blimp",
+        tmp_path / "x.jsonl",
+        *common,
+        *of_search,
+        *(["--limit", limit] if limit else []),
+    ]
+    assert run([*map(str, [*command, "-o", tmp_path / "out"]), "--device", "cpu", "-q"]) == 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = model.evaluate("blimp", tmp_path / "x.jsonl", limit=limit)
+    assert found.counts["items"] == results["counts"]["items"] == (limit or 4)
+    assert found.scores["overall"] == results["scores"]["overall"]
+    assert found.scores["margin_bits"]["overall"] == pytest.approx(
+        results["scores"]["margin_bits"]["overall"]
+    )
+    following = model.next_token(text, most=3)
+    whole = model.next_token(text)
+    assert len(following) == 3
+    same(following, whole[:3])
 
 
 def test_what_cannot_be_done_is_said(folders: dict[str, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import shutil
@@ -992,6 +993,124 @@ def test_models_of_other_items_are_excluded_from_differences_and_said(tmp_path: 
     assert pairs["notes"][1:] == [f"BLiMP accuracy (%): {FEW_ITEMS}"]  # by field
     note = pairs["notes"][0]
     assert f"{tmp_path / 'b' / 'blimp'} are not about the same items" in note
+
+
+LABELS = {
+    f"ppl_word{less}_{name}": f"perplexity per word{' without end-of-sentence' if less else ''}, {said}"
+    for less in ("", "_without_eos")
+    for name, said in (("given_trees", "given the trees"), ("joint", "joint"), ("marginal", "marginal"))
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_main_scores_are_in_the_overview(seed: int, tmp_path: Path) -> None:
+    """Of results with and without bounds, seeds, and some of the scores; in tables of figures too."""
+    rng = np.random.default_rng(seed)
+    runs = {"m-1": "alike", "m-2": "alike", "m-3": "alike", "x": None, "y": None}
+    values: dict[str, dict[str, float]] = {}
+    over: dict[str, dict[str, str]] = {}
+    for place, (model, training) in enumerate(runs.items()):
+        made: Any = {"path": f"runs/{model}", "sha256": {"model.safetensors": "ab" * 32}}
+        made |= {"training": {"seed": place, "sha256": training}} if training else {}
+        if training or rng.random() < 0.7 or model == "y":
+            found = {name: float(rng.uniform(0.5, 90)) for name in LABELS if rng.random() < 0.8}
+            found |= {"ppl_word_joint": 7.0, "ppl_word_given_trees": 7.0} if rng.random() < 0.4 else {}
+            beam = [None, 10, 30][rng.integers(3)]
+            counts = {"sentences": 8 + place, "words": 50 + place, "words_without_eos": 42}
+            results_of = Results(
+                scores=found,
+                counts=counts,
+                settings={"task": "ppl", **({} if beam is None else {"beam": beam})},
+                tables={ITEMS: pa.table({"id": [0]})},
+            )
+            write_results(tmp_path / model / "ppl", results_of, {"inputs": {"model": made}})
+            has_joint = found.get("ppl_word_joint") not in (None, found.get("ppl_word_given_trees"))
+            for name, value in found.items():
+                if not has_joint and name.endswith("joint"):
+                    continue
+                values.setdefault(LABELS[name], {})[model] = value
+                words = counts["words_without_eos" if "without" in name else "words"]
+                is_bound = name.endswith("marginal") and beam is not None
+                said = f"{counts['sentences']} sentences; {words} words"
+                said += f"; upper bound at beam {beam}" if is_bound else ""
+                over.setdefault(LABELS[name], {})[model] = said
+        if training or rng.random() < 0.7 or model == "x":
+            share = float(rng.uniform(0, 0.009 if seed % 2 else 0.9))
+            results_of = Results(
+                scores={"accuracy": share, "intervals": None},
+                counts={"items_labelled": 9},
+                settings={"task": "classify", "prompt_task": "rte", "metric": "accuracy"},
+                tables={ITEMS: pa.table({"item": ["a"], "label": ["x"], "predicted": ["x"]})},
+            )
+            write_results(tmp_path / model / "classify", results_of, {"inputs": {"model": made}})
+            values.setdefault("rte, accuracy (%)", {})[model] = 100 * share
+            over.setdefault("rte, accuracy (%)", {})[model] = "9 items"
+    page = results_page([str(tmp_path / name) for name in runs])
+    assert page.document["groups"] == {"m": ["m-1", "m-2", "m-3"], "x": ["x"], "y": ["y"]}
+    rows = {row["score"]: row for row in page.document["overview"]}
+    assert {*rows} == {*values}
+    tables = results.figures(page).tables
+    columns, cells = tables["overview"]
+    assert (columns, len(cells)) == (["score", *runs], len(values))
+    names, of_groups = tables["scores"]
+    assert [row[:2] for row in of_groups] == [["m", 3], ["x", 1], ["y", 1]]
+    for score, *shown in cells:
+        row, known = rows[score], values[score]
+        assert shown == row["values"] == [known.get(name) for name in runs]
+        assert row["over"] == [over[score].get(name) for name in runs]
+        is_ppl = "perplexity" in score
+        for at, (group, members) in enumerate(page.document["groups"].items()):
+            cell = of_groups[at][names.index(score)]
+            own = [known[name] for name in members if name in known]
+            if not own:
+                assert (group in row["means"], cell) == (False, None)
+                continue
+            used = [math.log(value) for value in own] if is_ppl else own
+            mean = math.exp(fmean(used)) if is_ppl else fmean(used)
+            spread = stdev(used) * (mean if is_ppl else 1) if len(own) > 1 else None
+            assert row["means"][group] == (pytest.approx(mean), spread and pytest.approx(spread))
+            digits = 2 if max(each[0] for each in row["means"].values()) >= 1 else None
+            if digits is not None:
+                assert cell == f"{mean:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+            else:  # three digits of the smallest, at least four decimals
+                assert len(cell.partition(" ")[0].partition(".")[2]) >= 4
+                assert float(cell.partition(" ")[0]) == pytest.approx(mean, rel=6e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_checkpoints_of_runs_are_curves_and_only_the_last_are_compared(seed: int, tmp_path: Path) -> None:
+    """Two checkpoints of a run are compared too, of three or more the last alone; and it is said."""
+    rng = np.random.default_rng(seed)
+    steps = {
+        name: sorted(rng.choice(9, n, replace=False).tolist())
+        for name, n in zip("abc", (4, 2, 1), strict=True)
+    }
+    if seed % 2:
+        steps["b"] = [1, 3, 5]
+    has_words = bool(seed % 3)
+    paths, scores = [], {}
+    for run_name, of_run in steps.items():
+        for step in of_run:
+            right = rng.random((3, 8)) < 0.6
+            write_blimp(folder := tmp_path / f"{run_name}-at-{step}" / "blimp", right)
+            document = json.loads((folder / "results.json").read_text())
+            about = {"path": f"runs/{run_name}/step-{step}", "step": step}
+            document["provenance"]["inputs"]["model"] |= about | ({"words": 7 * step} if has_words else {})
+            (folder / "results.json").write_text(json.dumps(document))
+            paths.append(folder.parent)
+            scores[run_name, (7 if has_words else 1) * step] = 100 * right.mean()
+    rng.shuffle(paths)
+    page = results_page(list(map(str, paths)))
+    (benchmark,) = page.document["benchmarks"]
+    left = {f"{name}-at-{step}" for name, of in steps.items() for step in (of[-1:] if len(of) > 2 else of)}
+    pairs = {frozenset((row["a"], row["b"])) for row in benchmark["pairs"]["rows"]}
+    assert pairs == set(map(frozenset, itertools.combinations(left, 2)))
+    assert "BLiMP: of a run, only its last checkpoint is compared with others" in page.notes
+    (curve,) = page.document["curves"]
+    assert curve["x"] == ("words read" if has_words else "step")
+    wanted = [{"series": name, "x": x, "y": pytest.approx(y)} for (name, x), y in sorted(scores.items())]
+    assert curve["rows"] == wanted
+    assert {row["series"] for row in benchmark["levels"]["overall"]} == {path.name for path in paths}
 
 
 def test_figures_of_results(folder: Path) -> None:

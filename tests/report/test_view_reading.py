@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,71 @@ def test_the_page_has_milliseconds_first_and_as_many_digits_as_intervals(tmp_pat
 
 
 @needs_node
+@pytest.mark.parametrize("seed", range(12))
+def test_any_gains_and_milliseconds(seed: int, tmp_path: Path) -> None:
+    """Of one result or several, of seeds or not, with any predictors: each number, its place and its unit."""
+    rng = np.random.default_rng(seed)
+    predictors = [["surprisal"], ["surprisal", "closed"], ["closed"], ["entropy", "surprisal"]][seed % 4]
+    n_seeds = [0, 2, 3][seed % 3]
+    runs = {f"m-{i + 1}": ["m"] for i in range(n_seeds)} | {"alone": ["x", "y"][: 1 + seed // 6]}
+    wanted: dict[str, dict[str, list[tuple[list[float], int]]]] = {}
+    paths = []
+    for number, (run_name, models) in enumerate(runs.items()):
+        words = 321 + 10 * (not run_name.startswith("m-"))
+        by_model: dict[str, Any] = {}
+        for model in models:
+            centre = rng.normal(0, 0.01 if seed % 2 else 5, 1 + len(predictors)).tolist()
+            ends = [[value, value - rng.uniform(0.1, 1), value + rng.uniform(0.1, 1)] for value in centre]
+            names = ("value", "low", "high")
+            by_model[model] = dict(zip(("delta_ll", "low", "high"), ends[0], strict=True)) | {
+                "coefficients": {
+                    predictor: {"sum": dict(zip(names, each, strict=True))}
+                    for predictor, each in zip(predictors, ends[1:], strict=True)
+                }
+            }
+            series = "m" if run_name.startswith("m-") else "x" if len(runs) == len(models) == 1 else "alone"
+            series = f"alone: {model}" if len(models) > 1 and len(runs) > 1 else series
+            series = model if len(models) > 1 and len(runs) == 1 else series
+            for what, each in zip(("over length", *predictors), ends, strict=True):
+                wanted.setdefault(what, {}).setdefault(series, []).append((each, words))
+        made = {"path": run_name, "training": {"seed": number, "sha256": "x"}} if "-" in run_name else {}
+        found = Results(
+            scores={"by_model": by_model},
+            counts={"words_regressed": words},
+            settings={"task": "reading", "baseline": ["length"], "models": {}},
+            tables={ITEMS: pa.table({"word": [1]})},
+        )
+        write_results(tmp_path / run_name / "reading", found, {"inputs": {"model": made}} if made else {})
+        paths.append(str(tmp_path / run_name))
+    (benchmark,) = results_page(paths).document["benchmarks"]
+    charts = {each["name"]: each for each in benchmark["drawn"]}
+    assert [*charts] == ["milliseconds", "gains"]
+    unit = "bit or constituent" if "closed" in predictors else "bit"
+    assert charts["milliseconds"]["title"] == f"Milliseconds a {unit}"
+    axes = {name: each["chart"]["layer"][-1]["encoding"]["x"]["title"] for name, each in charts.items()}
+    assert axes == {"milliseconds": f"ms a {unit}", "gains": "ΔLL (nats a word)"}
+    for name, each in charts.items():
+        shown = {(row["name"], row["series"]): row for row in each["rows"]}
+        here = [what for what in wanted if (what == "over length") == (name == "gains")]
+        assert {*shown} == {(what, series) for what in here for series in wanted[what]}
+        for (what, series), row in shown.items():
+            own = [ends for ends, _ in wanted[what][series]]
+            numbers = own[0]
+            if len(own) > 1:
+                n, values = len(own), [value for value, _, _ in own]
+                items = sum(((high - low) / 3.919927969) ** 2 for _, low, high in own) / n
+                seeds = float(np.var(values, ddof=1)) / n
+                error = items + seeds
+                reach = stats.t.ppf(0.975, error**2 / (seeds**2 / (n - 1))) * error**0.5
+                mean = sum(values) / n
+                numbers = [mean, mean - reach, mean + reach]
+            assert [row[end] for end in ("score", "low", "high")] == pytest.approx(numbers, rel=1e-6)
+            assert row["n"] == wanted[what][series][0][1]
+            sizes = [abs(number) for number in numbers]
+            least = 2 if max(sizes) >= 1 else min(max(4, 2 - math.floor(math.log10(min(sizes)))), 8)
+            assert row["digits"] == (max(4, least) if name == "gains" else least)
+
+
 def test_differences_of_gains_have_digits(tmp_path: Path) -> None:
     folders = [write(tmp_path / name / "reading", scale=k) for k, name in enumerate("ab", 1)]
     page = results_page([str(Path(folder).parent) for folder in folders])

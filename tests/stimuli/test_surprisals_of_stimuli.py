@@ -180,6 +180,70 @@ def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_
         )
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_said_is_what_is_written(
+    seed: int, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report and the messages, with options, models and forms of tables crossed."""
+    words, nats, is_spaced, is_long = (bool(seed >> bit & 1) for bit in (0, 1, 2, 0))
+    is_long ^= nats
+    names = [["gpt2", "raw"], ["base"], ["gpt2"], ["base", "pushdown"]][seed % 4]
+    sentences = ["No qu | een has", "No queen | has smil", "No queen | has smil"] if "gpt2" in names else []
+    sentences = sentences or ["a b | c", "a zebra | a", "b | b"]
+    if is_long:
+        sentences = list(dict.fromkeys(sentences))
+        rows = [
+            (n, k, part.strip()) for n, each in enumerate(sentences) for k, part in enumerate(each.split("|"))
+        ]
+        lines = ["item,region,text", *(f"{item},{k},{text}" for item, k, text in rows)]
+    else:
+        joined = [each.replace(" | ", "|") if "qu " in each else each for each in sentences]
+        lines = ["item,sentence", *(f"{n % 2},{each}" for n, each in enumerate(joined))]
+    (file := tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    options = ["--words"] * words + ["--nats"] * nats + ["--correct-spaces"] * is_spaced
+    options += ["--glue", ""] if is_long and "gpt2" in names else []
+    options += [part for name in names for part in ("--model", str(models[name]))]
+    out = tmp_path / "o.csv"
+    surprisal(file, *options, "--on-error", "skip", "--beam", "6", "--json", "-o", out)
+    printed = capsys.readouterr()
+    report, table = json.loads(printed.out), pd.read_csv(out)
+    crossing = int(table.crossing.sum())
+    assert report["counts"] == {"sentences": len(sentences), "rows": len(table), "crossing": crossing}
+    settings = report["settings"]
+    assert (settings["unit"], settings["rows"]) == (
+        "nats" if nats else "bits",
+        "words" if words else "regions",
+    )
+    assert list(settings["models"]) == table.model.unique().tolist() == names
+    kinds = {"gpt2": "huggingface", "base": "string"}
+    assert [each["kind"] for each in settings["models"].values()] == [
+        kinds.get(name, "derivation") for name in names
+    ]
+    for name in names:
+        own, unit = table[table.model == name], 1 if nats else 1 / math.log(2)
+        found = pdtools.load(models[name], beam=6)
+        texts = pd.read_csv(file).sentence if not is_long else pd.Series(dtype=str)
+        if not is_spaced:  # the sums of the sentences' tokens, without their ends
+            for item, text in texts.drop_duplicates().items():
+                if "zebra" not in text:
+                    tokens = found.surprisal(" ".join(text.replace("|", "").split()), nats=True)
+                    inside = tokens[tokens.token != "<eos>"].surprisal.sum() * unit
+                    per_row = own[own.sentence == text].surprisal.sum() / (texts == text).sum()
+                    assert per_row == pytest.approx(inside, abs=1e-5), (item, text)
+    records = [json.loads(line) for line in (tmp_path / "o.csv.rejects.jsonl").read_text().splitlines()]
+    reasons = [each["reason"] for each in records]
+    assert report["rejects"] == {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+    assert len(records) == len(names) * sum("zebra" in each for each in sentences)
+    inputs = report["provenance"]["inputs"]
+    assert inputs.keys() == {"table", *(str(models[name]) for name in names)}
+    assert inputs["table"]["path"] == str(file)
+    of = "word" if words else "region"
+    said = [f"{file}: {settings['table']}", *(f"{file}: {note}" for note in settings["notes"])]
+    said += [f"{crossing} tokens reach over the end of a {of}: they count where they begin"] * (crossing > 0)
+    said += [f"{each['file']}:{each['line']}: no score: {each['reason']}" for each in records]
+    assert printed.err.splitlines() == said
+
+
 def test_action_models_do_not_correct_for_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A message says so, and their surprisals are those of the words with the spaces before them."""
     scores = REPOSITORY / "tests" / "goldens" / "scores"

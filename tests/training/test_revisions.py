@@ -119,8 +119,9 @@ def test_an_export_that_was_stopped_goes_on(
         sums = [(folder / name / "SHA256SUMS").read_text() for folder in (output, tmp_path / "whole")]
         assert sums[0] == sums[1]
     capsys.readouterr()
-    assert exported(trained, output, "--dtype", "float16") == 1  # two kinds are not mixed
-    assert "made of something else, or otherwise" in capsys.readouterr().err
+    for option in (["--dtype", "float16"], ["--about", "It reads."], ["--results", str(tmp_path)]):
+        assert exported(trained, output, *option) == 1  # two kinds are not mixed
+        assert "made of something else, or otherwise" in capsys.readouterr().err
     monkeypatch.setattr("pdtools.models.export.code_digest", lambda: "0123456789ab")
     assert exported(trained, output) == 1
     assert f"and this is {__version__}, code 0123456789ab (delete it" in capsys.readouterr().err

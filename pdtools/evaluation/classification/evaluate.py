@@ -210,7 +210,7 @@ def _table(
     Columns:
         id, item, text: row of the shards, the item, the words.
         label: the right label, if it is known.
-        predicted: the label, null for a tie; for tasks of numbers the number, within the task's range.
+        predicted: the label, null for a tie; for tasks of numbers the number.
         correct: whether they are the same; null without a label.
         likeliest: the predicted label; for a tie its first one.
         logprob_LABEL: log p of each label's answer.

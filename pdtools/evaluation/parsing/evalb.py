@@ -100,13 +100,12 @@ class SentenceRow(_Matched):
 
     Attributes:
         line: its line, from 1.
-        length: words of the gold sentence, without those that do not count for length.
+        length: words of the gold sentence that count for length.
         status: ``error``: the words differ or a line is no tree; ``skipped``: nothing was predicted.
-        matched: brackets in common, by the parameters' notion of a match.
-        matched_unlabeled: brackets in common by their spans alone.
+        matched, matched_unlabeled: brackets in common, by the parameters, and by their spans alone.
         gold, predicted: brackets on either side, without deleted ones.
         crossing: predicted brackets that cross a gold one.
-        words, correct_tags: words compared, and the number of them with the right tag.
+        words, correct_tags: words compared, and number with the right tag.
         reason: the reason of an error, in EVALB's words.
         gold_tree, predicted_tree: the two, as they were compared; "" for an empty line.
     """

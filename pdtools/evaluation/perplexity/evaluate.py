@@ -309,7 +309,8 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
         id: its row in the shards.
         tokens, words: those scored, and one for end-of-sentence if the model counts it.
         unknown: tokens that are ``<unk>``.
-        given_tree, joint, marginal: the three scores; by beam search the marginal is a lower bound.
+        given_tree, joint, marginal: log p given the tree, with it, and of the string; by beam search the last
+            is a lower bound.
         ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
         end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
         particles, end_particles: an estimate of log p(x), and their part of it.

@@ -200,7 +200,7 @@ def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
         ratio, ratio_low, ratio_high: predicted by human; null where people's effect may be 0.
         bits, bits_of_less: surprisal in the contrast's first and second condition, or null.
         groups, observations: their numbers.
-        observations_left_out: number of observations of words for which a model has no values.
+        observations_left_out: observations of words for which a model has no values.
     """
     import pyarrow as pa
 

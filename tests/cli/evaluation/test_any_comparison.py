@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from printed_tables import tables
+from printed_tables import latex_tables, tables
 
 from pdtools.cli.main import run
 
@@ -186,15 +186,40 @@ def same_interval(printed: str, wanted: Any) -> bool:
     return bool(abs(low - wanted[0]) <= allowed and abs(high - wanted[1]) <= allowed)
 
 
+def check_other_forms(command: list[str], printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """LaTeX has the cells of plain text, and JSON the numbers, of which plain text has two decimals."""
+    assert run([*command, "--latex"]) == 0
+    in_latex = latex_tables(capsys.readouterr().out)
+    assert [rows for _, rows in in_latex] == [rows for _, rows in tables(printed)]
+    assert run([*command, "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    wanted: list[list[Any]] = []
+    for score in (each for each in scores if each["level"] == "overall"):
+        for each in score["groups"]:
+            wanted.append([each["mean"], each["deviation"], each["over_seeds"] or each["over_items"]])
+        for each in score["pairs"]:
+            both = each["over_seeds"] or each["over_items"]
+            wanted.append([each["difference"], both, each["p"], each["p_holm"]])
+    shown: list[list[str]] = []
+    for header, rows in tables(printed):
+        if "95%" in header and header[0] in ("group", "pair"):
+            shown += [row[2 if header[0] == "group" else 1 :] for row in rows]
+    for row, own in zip(shown, wanted if shown else [], strict=True):
+        for cell, number in zip(row, own, strict=True):
+            found = [float(part) for part in cell.strip("[]").split(", ")] if cell != "-" else []
+            there = [] if number is None else number if isinstance(number, list) else [number]
+            assert found == pytest.approx(there, abs=0.0051, rel=0.06)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_any_two_results(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(seed, ("one", "two"))
     study.write(tmp_path)
     capsys.readouterr()
-    assert (
-        run(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--details", "--samples", "4000"]) == 0
-    )
+    command = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--details", "--samples", "4000"]
+    assert run(command) == 0
     printed = capsys.readouterr().out
+    check_other_forms(command, printed, capsys)
     shown = columns_of(printed)
     for margin in (False, True):
         a, b = (study.values(name, margin=margin) for name in study.names)
@@ -229,8 +254,10 @@ def test_any_groups_of_results(seed: int, tmp_path: Path, capsys: pytest.Capture
     given = [f"{name}={','.join(str(tmp_path / each) for each in of)}" for name, of in of_groups.items()]
     baseline = ["--baseline", "C"] if seed % 4 < 2 else []
     more = [part for each in given for part in ("--group", each)]
-    assert run(["compare", *more, *baseline, "--details", "--samples", "1000"]) == 0
+    command = ["compare", *more, *baseline, "--details", "--samples", "1000"]
+    assert run(command) == 0
     printed = capsys.readouterr().out
+    check_other_forms(command, printed, capsys)
     names = [*of_groups]
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
     if baseline:

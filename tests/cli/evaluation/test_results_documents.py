@@ -183,6 +183,72 @@ def test_eval_sg(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Pat
     assert document["provenance"]["inputs"].keys() == {"suites", "model"}
 
 
+def test_all_files_that_are_given_are_inputs(
+    models: dict[str, Path], inputs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By option and command: each is in the provenance, with its digest."""
+    texts = [["a", "b"], ["b", "b"], ["c"], ["b"]]
+    trees = [*TREES, *(f"(S {' '.join(f'(X {word})' for word in text)})" for text in texts)]
+    definition = 'strings = {good = "{g}", bad = "{b}"}\npredictions = {main = "good > bad"}\n'
+    made: dict[str, str] = {
+        "mine.toml": f'files = "*.csv"\n{definition}',
+        "pairs.csv": "g,b\na b,b b\nc,b\n",
+        "scores.tsv": "item\tstring\tscore\n1\tgood\t-1\n1\tbad\t-2\n2\tgood\t-1\n2\tbad\t0\n",
+        "runs.csv": "model,suite,item,correct\nx,cleft,1,1\n",
+        "more.csv": "model,suite,item,correct\ny,cleft,1,0\n",
+        "my.prm": "DELETE_LABEL TOP\n",
+        "left.jsonl": '{"file": "x", "line": 3, "reason": "why", "text": ""}\n',
+        "lines.txt": "a b c\n",
+        "counts.tsv": "word\tcount\na\t5\nbb\t3\nccc\t1\n",
+        "trees.txt": "\n".join(f"{tree}\n" for tree in trees),
+    }
+    rows = ["sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal"]
+    for number, text in enumerate(map(" ".join, texts), 1):
+        spans = [(i, i + 1) for i in range(0, len(text), 2)]
+        rows += [f"{number}\t{k}\t{text[a:b]}\t{a}\t{b}\t1.5" for k, (a, b) in enumerate(spans, 1)]
+    made["given.tsv"] = "\n".join(rows) + "\n"
+    words = [(item, n, word) for item in range(1, 7) for n, word in enumerate(["a", "bb", "ccc"] * 3, 1)]
+    rows = ["item,word_number,word,subject,time,bits"]
+    rows += [f"{i},{n},{w},s,{250 + 61 * i * n % 97},{1 + 7 * i * n % 5}" for i, n, w in words if n != 5]
+    made["times.csv"] = "\n".join(rows) + "\n"
+    made["texts.csv"] = "\n".join(["item,word_number,word", *(f"{i},{n},{w}" for i, n, w in words)]) + "\n"
+    for name, text in made.items():
+        (tmp_path / name).write_text(text)
+    base, pushdown = str(models["base"]), str(models["pushdown"])
+    pairs, reading = (
+        ["--good", "g", "--bad", "b"],
+        ["--column", "surprisal=bits", "--samples", "100", "--spillover", "0", "--edges"],
+    )
+    commands: list[list[Any]] = [
+        ["eval-benchmark", "pairs.csv", "--as", "mine.toml", "--scores", "scores.tsv"],
+        ["eval-benchmark", "pairs.csv", *pairs, "--surprisals", "given.tsv"],
+        ["eval-benchmark", "pairs.csv", *pairs, "--model", pushdown, "--trees", "trees.txt"],
+        ["eval-blimp", inputs["pairs"], "--model", base],
+        ["eval-sg", inputs["suite"], "--model", base],
+        ["eval-sg", "--from-items", "runs.csv", "more.csv"],
+        ["eval-parse", inputs["gold"], inputs["mine"], "--prm", "my.prm", "--left-out", "left.jsonl"],
+        ["eval-ppl", inputs["shards"], "--model", pushdown, "--trees", "trees.txt"],
+        ["eval-ppl", "lines.txt", "--model", base],
+        ["surprisal", "lines.txt", "--model", pushdown, "--trees", "trees.txt"],
+        ["eval-reading", "times.csv", *reading, "--texts", "texts.csv", "--frequencies", "counts.tsv"],
+        ["view", "lines.txt", "--model", base, "--model", pushdown, "--gold", "gold.trees"],
+        ["decode", "lines.txt", "--model", pushdown],
+    ]
+    (tmp_path / "gold.trees").write_text(f"{TREES[0]}\n")
+    for number, (name, *given) in enumerate(commands):
+        arguments = [str(tmp_path / each if each in made or each == "gold.trees" else each) for each in given]
+        out = tmp_path / f"out{number}{'.html' if name == 'view' else '.tsv' if name == 'surprisal' else ''}"
+        more = ["--on-error", "skip"] if "--surprisals" in given else []
+        assert run([name, *arguments, *more, "-o", str(out), "--json", "-q"]) == 0, (name, given)
+        document = json.loads(capsys.readouterr().out)
+        found = {Path(each["path"]): each for each in document["provenance"]["inputs"].values()}
+        files = {Path(each) for each in arguments if Path(each).exists()}
+        assert found.keys() == files, (name, given)
+        for file, each in found.items():
+            digests = each["sha256"] if isinstance(each["sha256"], dict) else {"": each["sha256"]}
+            assert {part: sha256_file(file / part) for part in digests} == digests
+
+
 def test_unknown_words_are_counted(tmp_path: Path) -> None:
     tokenizer = train_word_tokenizer(["a"], unk=True)
     model = tiny_model("transformer", vocab_size=tokenizer.vocab_size)

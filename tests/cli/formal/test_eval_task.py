@@ -67,3 +67,22 @@ def test_what_cannot_be_done(work: Path, capsys: pytest.CaptureFixture[str]) -> 
     message = capsys.readouterr().err
     assert "rs.tsv:2: no pair of the task sm: y has to be" in message
     assert message.count("\n") == 1
+
+
+def test_dropout_is_drawn_by_the_seed(work: Path, tmp_path: Path) -> None:
+    found = []
+    for number, seed in enumerate((1, 1, 2, 3)):
+        command = [
+            "eval-formal",
+            "task",
+            str(work / "sm.tsv"),
+            "--model",
+            str(work / "run"),
+            "--device",
+            "cpu",
+        ]
+        out = tmp_path / str(number)
+        assert run([*command, "--dropout", "--seed", str(seed), "-o", str(out), "-q"]) == 0
+        found.append(read_results(out)[1]["predicted"].to_pylist())
+    assert found[0] == found[1]
+    assert found[0] not in found[2:]

@@ -107,6 +107,41 @@ def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run([*command, "--dependency", "50", "--max-length", "40"]) == 2
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_any_limits_of_prefixes(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All limits crossed: each holds, is reached, and is in the report."""
+    brackets, depth = [2, 5, 12][seed % 3], [2, 3, 30][seed // 3 % 3]
+    dependency, most = [3, 7][seed % 2], [12, 30, 90][seed // 2 % 3]
+    command = ["generate", "dyck-prefixes", "-n", "60", "--seed", str(seed), "--brackets", str(brackets)]
+    given = ["--dependency", str(dependency), "--depth", str(depth), "--max-length", str(most)]
+    if of_depths := seed % 4 == 3:
+        given = ["--depths", "2-4"]
+    assert run([*command, *given, "-o", f"{tmp_path}/p.tsv", "--json", "-q"]) == 0
+    report, prefixes = json.loads(capsys.readouterr().out), read_prefixes(tmp_path / "p.tsv")
+    deepest, longest, shortest, types = 0, 0, 10**9, set()
+    for prefix in prefixes:
+        stack: list[int] = []
+        for place, token in enumerate(prefix.tokens):
+            if token.startswith("("):
+                stack.append(place)
+            else:
+                assert prefix.tokens[stack.pop()][1:] == token[1:]
+            deepest = max(deepest, len(stack))
+        types |= {token[1:] for token in prefix.tokens}
+        assert prefix.closer == f"){prefix.tokens[stack[-1]][1:]}"
+        shortest = min(shortest, len(prefix.tokens) - stack[-1])
+        longest = max(longest, len(prefix.tokens))
+    assert types <= {str(k) for k in range(1, brackets + 1)}
+    assert report["counts"] == {"prefixes": 60, "most_tokens": longest}
+    settings = {"number": 60, "seed": seed, "brackets": brackets}
+    if not of_depths:
+        assert (deepest <= depth, longest <= most, shortest >= dependency) == (True, True, True)
+        assert deepest == depth or depth == 30
+        assert shortest == dependency or shortest == dependency + 1  # closers are at odd distances
+        settings |= {"dependency": dependency, "depth": depth, "max_length": most}
+    assert report["settings"].items() >= settings.items()
+
+
 def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "sm.tsv"
     command = ["generate", "task", "SM", "--lengths", "3-5", "--number", "4", "--seed", "1"]

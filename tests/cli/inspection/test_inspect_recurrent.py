@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,76 @@ def test_tops_are_those_of_the_decoder(tmp_path: Path, first_input: str, stack: 
                 assert view.tops[k - 2] == pytest.approx(alpha.sum(1).tolist())
                 assert view.states[k - 2] == pytest.approx(alpha.sum(0).tolist())
     assert len(view.run) == 4
+
+
+def sums_and_best(log_weights: Any, states: int) -> tuple[list[dict[Any, float]], tuple[float, list[Any]]]:
+    """Of all runs: weights of stacks with states after each step, and the heaviest with its log weight."""
+    c = log_weights.shape[1]
+    weights, best = [{((0,), 0): 1.0}], {((0,), 0): (0.0, list[Any]())}
+    for of_step in log_weights.tolist():
+        summed: dict[Any, float] = {}
+        heaviest: dict[Any, tuple[float, list[Any]]] = {}
+        for (stack, state), weight in weights[-1].items():
+            logs = of_step[stack[-1] * states + state]
+            after = [("push", (*stack, k // states), k % states, logs[k]) for k in range(c)]
+            if len(stack) > 1:  # the bottom stays
+                after += [("replace", (*stack[:-1], k // states), k % states, logs[c + k]) for k in range(c)]
+            if len(stack) > 2:
+                after += [("pop", stack[:-1], k, logs[2 * c + k]) for k in range(states)]
+            for kind, made, into, log in after:
+                summed[made, into] = summed.get((made, into), 0.0) + weight * math.exp(log)
+                total, path = best[stack, state]
+                if total + log > heaviest.get((made, into), (-math.inf, []))[0]:
+                    heaviest[made, into] = total + log, [*path, (kind, into, list(made))]
+        weights.append(summed)
+        best = heaviest
+    return weights, max(best.values(), key=lambda each: each[0])
+
+
+@pytest.mark.parametrize("first_input", ["none", "eos", "root"])
+@pytest.mark.parametrize("kind", ["nondeterministic", "normalized", "superposition", "stratification"])
+def test_all_that_is_seen_by_enumeration(tmp_path: Path, first_input: str, kind: str) -> None:
+    """The actions after each token are told, whether or not others come before the first."""
+    options: dict[str, Any] = {"stack": kind, "stack_vector": 2}
+    if kind == "normalized":
+        options = {"stack": "nondeterministic", "stack_unnormalized": False}
+    loaded = load_checkpoint(saved(tmp_path / "model", first_input=first_input, **options))
+    model, texts = loaded.model, ["a b c a", "c"]
+    for text in texts:
+        view, actions = inspect_run(loaded, text), []
+        ids = torch.from_numpy(loaded.tokenizer.encode(split_spaces(text)).ids).long()
+        with torch.inference_mode():
+            state = model.start(1, len(ids))
+            for k, token in enumerate(ids[:-1]):
+                model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
+                actions += [state.run.actions()[0]] if k or first_input != "none" else []
+        n = len(ids) - 2
+        if options["stack"] != "nondeterministic":
+            own = torch.stack(actions[-n:])
+            wanted = own[:, :3].softmax(1) if kind == "superposition" else own[:, :2].sigmoid()
+            torch.testing.assert_close(torch.tensor(view.shares), wanted)
+            continue
+        with torch.inference_mode():
+            logs = model.stack.log_weights(torch.stack(actions))
+        q, c = model.stack.states, model.stack.configurations
+        weights, (heaviest, path) = sums_and_best(logs, q)
+        total = sum(weights[-1].values())
+        assert view.run == [tuple(step) for step in path[-n:]]
+        assert view.run_log_share == pytest.approx(heaviest - math.log(total), abs=1e-5)
+        for t in range(n):
+            at = len(actions) - n + t
+            alpha = torch.zeros(c, dtype=torch.float64)
+            for (stack, own_state), weight in weights[at].items():
+                alpha[stack[-1] * q + own_state] += weight
+            for shown, by in ((view.shares, alpha), (view.shares_everywhere, torch.ones(c))):
+                moved = (logs[at].exp() * by[:, None]).sum(0)
+                kinds = torch.stack([part.sum() for part in moved.split([c, c, q])])
+                assert shown[t] == pytest.approx((kinds / kinds.sum()).tolist())
+            after, share = weights[at + 1], sum(weights[at + 1].values())
+            for s, top in enumerate(view.tops[t]):
+                assert top == pytest.approx(sum(w for (of, _), w in after.items() if of[-1] == s) / share)
+            for r, is_in in enumerate(view.states[t]):
+                assert is_in == pytest.approx(sum(w for (_, of), w in after.items() if of == r) / share)
 
 
 def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_sentences(models: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
     assert found["schema"] == 1
     assert (found["sentences"], found["models"]) == (["a b c", "a c"], ["pushdown", "base"])
     assert re.search(r"beam of 20: pushdown", found["methods"])
-    assert set(found["provenance"]["inputs"]) == {"pushdown", "base"}
+    assert set(found["provenance"]["inputs"]) == {"pushdown", "base", str(trees)}
     assert {
         "surprisals-1.svg",
         "surprisals-1.pdf",

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
@@ -65,18 +66,24 @@ def test_surprisals_of_a_document(
     assert not all(same)
 
 
-def test_surprisals_after_a_file(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["surprisal", "--text", "c b", "--model", folders["pushdown"], "--context", folders["before"]]
+def test_surprisals_after_a_file(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its sentences have several parses: the best ones, or all, are read before each."""
+    (tmp_path / "before.txt").write_text("a b c a\n\nc b\n")
+    common = ["surprisal", "--text", "c b", "--model", folders["pushdown"]]
+    common += ["--context", tmp_path / "before.txt"]
+    both = []
     for parses in ("best", "beam"):
         rows = table(capsys, *common, "--context-parses", parses, "--nats", "--parses")
-        context = Context(of="x", sentences=("a b", "c"), parses=parses)  # type: ignore[arg-type]
+        context = Context(of="x", sentences=("a b c a", "c b"), parses=parses)  # type: ignore[arg-type]
         (found,) = load_model(folders["pushdown"], context=context).score(["c b"])
         assert isinstance(found, SentenceScore)
-        np.testing.assert_allclose(
-            [-float(row["surprisal"]) for row in rows], found.logprobs, rtol=2e-6, atol=1e-6
-        )
-        assert [row["seen"] for row in rows] == ["5", "6", "7"]
+        both.append([-float(row["surprisal"]) for row in rows])
+        np.testing.assert_allclose(both[-1], found.logprobs, rtol=2e-6, atol=1e-6)
+        assert [row["seen"] for row in rows] == ["8", "9", "10"]
         assert rows[0]["parse"] == "c"
+    assert np.abs(np.subtract(*both)).max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["base", "gpt2"])
@@ -345,3 +352,75 @@ def test_any_options_of_a_hugging_face_model(
     assert not {"entropy", "rank"} & rows[0].keys() - names.keys()
     shown = [None if each[3] is None else str(each[3]) for each in wanted]
     assert [row.get("seen") for row in rows] == shown
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_tables_times_and_perplexities_read_texts_as_lines_are_read(
+    seed: int, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same words have the same numbers in every command, whatever is read before them."""
+    rng = random.Random(seed)
+    name, kind = ["gpt2", "base", "pushdown"][seed % 3], ["none", "document", "file", "stride"][seed // 3 % 4]
+    kind = "document" if (name, kind) == ("pushdown", "stride") else kind
+    words = ["The", "dog", "cats.", "naïve", "a"] if name == "gpt2" else ["a", "b", "c"]
+    model = folders.get(name) or save_gpt2(tmp_path / "gpt2", ["The dog chased the cats."], positions=60)
+    texts = [[rng.choices(words, k=rng.randint(1, 3)) for _ in range(rng.randint(2, 4))] for _ in range(9)]
+    (tmp_path / "lines.txt").write_text(
+        "\n\n".join("\n".join(map(" ".join, of)) for of in texts).replace("\n\n\n", "\n\n") + "\n"
+    )
+    (tmp_path / "before.txt").write_text("a b\n\nc\n" if name != "gpt2" else "a dog\n\nThe cats.\n")
+    cells, times, place = [], [], 0
+    for item, text in enumerate(texts, 1):
+        for number, sentence in enumerate(text, 1):
+            for at, word in enumerate(sentence, 1):
+                place += 1
+                cells.append([item, number, at, word])
+                times.append([item, number, place, word, "s", 200 + place * 37 % 90])
+    rng.shuffle(cells)  # all words are numbered
+    header = ["item", "sentence", "word_number", "word"]
+    for file, columns, rows in (
+        ("t.csv", header, cells),
+        ("times.csv", [*header, "subject", "time"], times),
+    ):
+        with (tmp_path / file).open("w", newline="") as stream:
+            csv.writer(stream).writerows([columns, *rows])
+    entropy, nats = rng.random() < 0.5, rng.random() < 0.5
+    window = rng.choice([None, 9 if name != "gpt2" else 30]) if kind != "none" else None
+    context = {"document": "document", "file": str(tmp_path / "before.txt")}.get(kind)
+    more = ["--context", context] if context else []
+    more += ["--context-parses", rng.choice(["best", "beam"])] if context and name == "pushdown" else []
+    more += ["--window", str(window)] if window else []
+    more += ["--stride", str(rng.choice([1, 3]))] if kind == "stride" else []
+    more += ["--beam", str(rng.choice([3, 20]))] if name == "pushdown" else []
+    measured = [*(["--entropy"] if entropy else []), *(["--nats"] if nats else [])]
+    common = ["--model", str(model), *more]
+    rows = table(capsys, "surprisal", tmp_path / "lines.txt", *common, *measured, "--words")
+    by_line = [row for row in rows if row["start"] != row["end"]]
+    of_table = table(capsys, "surprisal", tmp_path / "t.csv", *common, *measured, "--words")
+    order = sorted(range(len(cells)), key=lambda i: cells[i][:3])
+    ordered = [of_table[i] for i in order]
+    assert [row["word"] for row in ordered] == [row["word"] for row in by_line]
+    columns = ["surprisal", *(["entropy"] if entropy else []), *(["seen"] if kind != "none" else [])]
+    for column in columns:
+        np.testing.assert_allclose(
+            *([float(row[column]) for row in of] for of in (ordered, by_line)), rtol=1e-6, atol=1e-6
+        )
+    assert ("seen" in ordered[0], "entropy" in ordered[0]) == (kind != "none", entropy)
+
+    unit = 1.0 if nats else np.log(2)
+    assert run(["eval-ppl", str(tmp_path / "lines.txt"), *common, "--json", "-q", "--device", "cpu"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    total = sum(float(row["surprisal"]) for row in rows) * unit
+    assert document["scores"]["ppl_word_marginal"] == pytest.approx(
+        np.exp(total / document["counts"]["words"])
+    )
+    if name != "gpt2" or kind == "stride":  # whose sentences a reader has in one line
+        return
+    predictors = ["--predictor", "surprisal", *(["--predictor", "entropy"] if entropy else [])]
+    regression = ["--edges", "--spillover", "0", "--folds", "2", "--samples", "100"]
+    command = ["eval-reading", str(tmp_path / "times.csv"), *common, *predictors, *regression]
+    assert run([*command, "-o", str(tmp_path / "out"), "-q", "--device", "cpu"]) == 0
+    items = pq.read_table(tmp_path / "out" / "items.parquet").to_pydict()
+    for column in columns[: 1 + entropy]:
+        wanted = [float(row[column]) * unit / np.log(2) for row in by_line]
+        np.testing.assert_allclose(items[f"{column}_gpt2"], wanted, rtol=1e-6, atol=1e-6)

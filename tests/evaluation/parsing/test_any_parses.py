@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from printed_tables import tables
 
 from pdtools.cli.main import run
 
@@ -183,7 +185,7 @@ def f1(a: float, b: float) -> float | None:
 
 
 @pytest.mark.parametrize("seed", range(48))
-def test_any_trees(seed: int, tmp_path: Path) -> None:
+def test_any_trees(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(seed)
     rules = Rules.random(rng) if seed % 2 else Rules()
     how = ["none", "right", "none", "left"][seed // 2 % 4]
@@ -260,6 +262,21 @@ def test_any_trees(seed: int, tmp_path: Path) -> None:
     command = ["eval-parse", str(tmp_path / "gold"), str(tmp_path / "test"), "--binarize", how, *more]
     assert run([*command, "-o", str(tmp_path / "out"), "-q"]) == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())
+    check_printed(capsys.readouterr().out, found, rules, how)
+    assert run([*command, "--format", "jsonl", "-q"]) == 0
+    shown_rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["line"] for each in shown_rows] == [*range(1, 13)]
+    for each, row in zip(shown_rows, rows, strict=True):
+        names = {"matched": "matched", "gold": "gold", "predicted": "test", "crossing": "crossing"}
+        names |= {"words": "words"} | ({} if n_retagged else {"correct_tags": "tags"})
+        if row["kind"] == "scored":
+            assert {name: each[name] for name in names} == {name: row[of] for name, of in names.items()}
+    status = run([*command, "--format", "evalb", "-q"])
+    as_evalb = capsys.readouterr()
+    if left_out:
+        assert (status, as_evalb.out) == (2, "")
+    elif not n_retagged:  # EVALB's table has the trees as they are
+        check_evalb(as_evalb.out, found["scores"], found["counts"], rules.cutoff)
     short = [row for row in rows if row["length"] <= rules.cutoff]
     for some, scores, counts in (
         (rows, found["scores"], found["counts"]),
@@ -303,6 +320,58 @@ def test_any_trees(seed: int, tmp_path: Path) -> None:
         for name, value in expected.items():
             assert scores[name] == (value if value is None else pytest.approx(value)), name
     assert found["counts"]["retagged"] == n_retagged
+
+
+def check_printed(printed: str, found: dict[str, Any], rules: Rules, how: str) -> None:
+    """The table has the scores and counts of results, of all sentences and of the short ones."""
+    scores, counts = found["scores"], found["counts"]
+    names = [name for name in scores if name != "up_to_cutoff"]
+    wanted = [
+        [name.replace("_", " "), *("-" if each is None else f"{each:.2f}" for each in both)]
+        for name in names
+        for both in [(scores[name], scores["up_to_cutoff"][name])]
+    ]
+    of_counts = ("sentences", "scored", "errors", "skipped", "left_out")
+    wanted += [
+        [name.replace("_", " "), *map(str, (counts[name], counts["up_to_cutoff"][name]))]
+        for name in of_counts
+    ]
+    assert tables(printed) == [(["score", "all", f"up to {rules.cutoff} words"], wanted)]
+    title = f"Bracketing, {'labeled' if rules.labeled else 'unlabeled'}"
+    title += "" if how == "none" else f", {how}-binarized"
+    assert printed.startswith(f"{title} (percent)\n")
+
+
+def check_evalb(printed: str, scores: dict[str, Any], counts: dict[str, Any], cutoff: int) -> None:
+    """The summary of EVALB's table has the same scores and counts."""
+    _, every, short = re.split(r"-- (?:All|len<=\d+) --", printed)
+    assert f"-- len<={cutoff} --" in printed
+    names = {
+        "Number of sentence": "sentences",
+        "Number of Error sentence": "errors",
+        "Number of Skip  sentence": "skipped",
+        "Number of Valid sentence": "scored",
+        "Bracketing Recall": "recall",
+        "Bracketing Precision": "precision",
+        "Bracketing FMeasure": "f1",
+        "Complete match": "complete_match",
+        "Average crossing": "average_crossing",
+        "No crossing": "no_crossing",
+        "2 or less crossing": "two_or_less_crossing",
+        "Tagging accuracy": "tagging_accuracy",
+    }
+    for part, own_scores, own_counts in (
+        (every, scores, counts),
+        (short, scores["up_to_cutoff"], counts["up_to_cutoff"]),
+    ):
+        shown = dict(line.split("=") for line in part.splitlines() if "=" in line)
+        found = {name.strip(): value.strip() for name, value in shown.items()}
+        for name, of in names.items():
+            if of in own_counts and of not in own_scores:
+                assert int(found[name]) == own_counts[of]
+            else:
+                value = own_scores[of]
+                assert found[name] == ("-nan" if value is None else f"{value:.2f}"), name
 
 
 def without_units(node: Node) -> Node:

@@ -334,6 +334,12 @@ def test_everything_that_is_written(seed: int, tmp_path: Path) -> None:
         corpus.edges,
     )
     assert settings["sentence_ends"] == ("sentence" if corpus.numbered else "punctuation")
+    contrast = {"more": "hard", "less": "easy"}
+    wanted: dict[str, Any] = {"least": corpus.least, "most": corpus.most, "samples": SAMPLES, "seed": 0}
+    wanted |= {"fit": "filler", "predict": [contrast]} if corpus.fitted else {"fit": None, "predict": []}
+    wanted["frequency"] = str(tmp_path / "counts.tsv") if corpus.frequent else None
+    wanted |= {"predictors": ["surprisal"], "baseline": corpus.base}
+    assert {name: settings[name] for name in wanted} == wanted
 
     # Observations: each time with the values of its word, and the table's other columns.
     observations = pandas.read_parquet(out / "observations.parquet")
