@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import typer
 
 from pdtools.errors import PdtoolsError
@@ -9,7 +11,7 @@ from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.files.tables import check_table_name
 
 from .console import message, print_json, progress, warn
-from .options import ModelName, Positive, RunOptions, SentenceForm, command, sentence_files
+from .options import ModelName, Positive, RunOptions, command, sentence_files
 from .running import Output, check_json_output, model_settings
 
 
@@ -20,7 +22,7 @@ def decode(
     inputs: list[str] | None = None,
     output: str = STDIO,
     text: list[str] | None = None,
-    source: SentenceForm = "text",
+    source: Literal["text", "tokens", "treebank", "parts", "conllu"] = "text",
     k_best: Positive = 1,
     cky: bool = False,
     scores: str | None = None,
@@ -36,7 +38,8 @@ def decode(
 
     The model has an attachment head, or is an action model, or was trained with TreeReg. A sentence that it
     cannot parse becomes the flat tree (X (XX word) ...), a blank line (X (-NONE- *)). Both are recorded in
-    OUTPUT.rejects.jsonl. Models of dependencies (gilt, dtg) write these to a file .conllu.
+    OUTPUT.rejects.jsonl. Models of dependencies (gilt, dtg) write these to a
+    file .conllu, and read one with --from conllu (its words; its multi-word tokens are kept).
 
     Output:
         output (-o): A file for the trees (.gz, .zst, .conllu), or -.

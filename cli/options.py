@@ -363,6 +363,8 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
     """
     from pdtools.parsers.pipeline import KINDS, SUFFIXES
 
+    if source == "conllu":
+        return input_files(inputs, texts, (".conllu",), None)
     kind, suffixes = KINDS[source], SUFFIXES[source]
     if not inputs:
         return input_files(inputs, texts, suffixes, kind)

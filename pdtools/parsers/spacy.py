@@ -44,7 +44,7 @@ class SpacyParser(BatchedParser):
 
         given = []
         for words in sentences:
-            starts = [k == 0 for k in range(len(words))]
+            starts: list[Any] = [k == 0 for k in range(len(words))]
             spelled = [typed_quotes(word) for word in words]
             given.append(Doc(self._pipeline.vocab, words=spelled, sent_starts=starts))
         for words, parsed in zip(sentences, self._pipeline.pipe(given), strict=True):

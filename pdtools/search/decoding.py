@@ -35,6 +35,7 @@ class Decoded:
             and tree. Empty for a placeholder.
         marginal, dropped, arcs: see :class:`pdtools.search.parses.Parsed`; None, and no arcs, for a
             placeholder.
+        ranges: the multi-word tokens of its CoNLL-U (:class:`pdtools.search.inputs.SourcedLine`).
     """
 
     tree: Tree
@@ -42,12 +43,14 @@ class Decoded:
     marginal: float | None
     dropped: float | None
     arcs: tuple[str, ...] = ()
+    ranges: tuple[tuple[int, int, str], ...] = ()
 
     def conllu(self) -> str:
         """The sentence in CoNLL-U; without a parse, without arcs. A blank line is no sentence there: ""."""
         if str(self.tree) == BLANK_LINE:
             return ""
-        return conllu(Graph.from_text(self.arcs[0] if self.arcs else "", len(self.tree)), self.tree.words)
+        graph = Graph.from_text(self.arcs[0] if self.arcs else "", len(self.tree))
+        return conllu(graph, self.tree.words, self.ranges)
 
 
 def decode(
@@ -74,7 +77,8 @@ def decode(
         if isinstance(found, Unscorable):
             sentence = line.sentence
             rejects.add(found.reason, file=line.file, line=line.line, text=sentence.text)
-            yield Decoded(tree=placeholder(sentence.words), k_best=(), marginal=None, dropped=None)
+            flat = placeholder(sentence.words)
+            yield Decoded(tree=flat, k_best=(), marginal=None, dropped=None, ranges=line.ranges)
         else:
             best = found.k_best[0][1]
             yield Decoded(
@@ -83,6 +87,7 @@ def decode(
                 marginal=found.marginal,
                 dropped=found.dropped,
                 arcs=found.arcs,
+                ranges=line.ranges,
             )
 
 

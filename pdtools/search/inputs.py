@@ -12,6 +12,7 @@ from pdtools.prompts.items import read_prompts
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
+from pdtools.trees.forms import FORMS, conllu
 
 SentenceForm = Literal["text", "tokens", "treebank", "parts"]
 # Excluding a tree would shift the numbers of the trees after it.
@@ -28,12 +29,14 @@ class SourcedLine:
             and for trees with a space between all of them, its words.
         file: the file.
         line: the line in it (from 1); in a treebank, the number of the tree.
+        ranges: of CoNLL-U, its multi-word tokens (:class:`pdtools.trees.forms.conllu.ConlluSentence`).
     """
 
     sentence: Sentence
     written: Sentence
     file: str
     line: int
+    ranges: tuple[tuple[int, int, str], ...] = ()
 
 
 def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str | None) -> Sentence:
@@ -55,10 +58,13 @@ def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str 
     return Sentence(sentence.text, words, sentence.starts, sentence.ends)
 
 
-def read_inputs(files: Iterable[str], source: SentenceForm, text_style: str | None) -> Iterator[SourcedLine]:
+def read_inputs(
+    files: Iterable[str], source: SentenceForm | Literal["conllu"], text_style: str | None
+) -> Iterator[SourcedLine]:
     """Every line of the files as a sentence, blank ones too (without words); or the words of every tree.
 
-    From prompts (``parts``), every sentence comes with the earlier ones of its prompt.
+    From prompts (``parts``), every sentence comes with the earlier ones of its prompt. From CoNLL-U come its
+    syntactic words.
 
     Raises:
         InputError: if a file cannot be read, or a tree is broken.
@@ -74,6 +80,10 @@ def read_inputs(files: Iterable[str], source: SentenceForm, text_style: str | No
     if source == "parts":
         for file in files:
             yield from _parts(file, text_style)
+        return
+    if source == "conllu":
+        for file in files:
+            yield from _conllu(file, text_style)
         return
     split_written = split_text_words if source == "text" else _split_tokens
     for file in files:
@@ -101,9 +111,9 @@ def read_rows(shards: ShardFolder, text_style: str | None) -> Iterator[SourcedLi
                 yield SourcedLine(read_sentence(text, "tokens", text_style), _split_tokens(text), place, line)
 
 
-def count_inputs(files: Sequence[str], source: SentenceForm) -> int | None:
+def count_inputs(files: Sequence[str], source: SentenceForm | Literal["conllu"]) -> int | None:
     """The number of sentences from :func:`read_inputs`, if it can be counted quickly."""
-    if source == "parts":
+    if source in ("parts", "conllu"):
         return None
     return count_trees(files) if source == "treebank" else count_lines(files)
 
@@ -118,6 +128,19 @@ def _parts(file: str, text_style: str | None) -> Iterator[SourcedLine]:
         sentence = replace(read_sentence(text, "text", text_style), before=tuple(before))
         yield SourcedLine(sentence, split_text_words(text), file, prompts.lines[number])
         before.append(replace(sentence, before=()))
+
+
+def _conllu(file: str, text_style: str | None) -> Iterator[SourcedLine]:
+    for block in FORMS["conllu"].blocks(file):
+        try:
+            if block.fault is not None:
+                raise InputError(block.fault, line=1)
+            found = conllu.read_sentence(block, heads_needed=False)
+        except InputError as error:
+            raise InputError(error.reason, file=file, line=block.line + (error.line or 1) - 1) from None
+        if words := [unescape(word) for word in found.words]:
+            sentence = join_words(words, "ptb" if text_style == "ptb" else "raw")
+            yield SourcedLine(sentence, join_words(words, "ptb"), file, block.line, tuple(found.ranges))
 
 
 def _split_tokens(line: str) -> Sentence:

@@ -225,19 +225,27 @@ def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
     return replace(tree, tags=(UNKNOWN_TAG,) * len(words), labels=labels)
 
 
-def conllu(graph: Graph, words: Sequence[str]) -> str:
+def conllu(graph: Graph, words: Sequence[str], ranges: Sequence[tuple[int, int, str]] = ()) -> str:
     """A sentence in CoNLL-U, with the blank line after it: heads by :func:`heads_in`, all arcs in DEPS.
 
     Args:
         words: as leaves of trees; brackets in them are unescaped.
+        ranges: multi-word tokens: their first and last word, and their form as a leaf.
     """
     of_word: list[list[int]] = [[] for _ in words]
     for head, dependent in sorted(graph.arcs):
         of_word[dependent - 1].append(head)
-    lines = [f"# text = {' '.join(map(unescape, words))}"]
+    tokens = {first: (last, unescape(form)) for first, last, form in ranges}
+    written = {k: unescape(word) for k, word in enumerate(words, 1)}
+    for first, (last, form) in tokens.items():
+        written = {k: word for k, word in written.items() if not first < k <= last} | {first: form}
+    lines = [f"# text = {' '.join(written[k] for k in sorted(written))}"]
     for number, (word, head, heads) in enumerate(zip(words, heads_in(graph), of_word, strict=True), start=1):
         relation = "dep" if head else "root"
         deps = "|".join(f"{each}:{'dep' if each else 'root'}" for each in heads) or "_"
+        if number in tokens:
+            last, form = tokens[number]
+            lines.append("\t".join([f"{number}-{last}", form, *"________"]))
         fields = [number, unescape(word), "_", "_", "_", "_", head, relation, deps, "_"]
         lines.append("\t".join(map(str, fields)))
     return "\n".join(lines) + "\n\n"

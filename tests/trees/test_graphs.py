@@ -18,7 +18,8 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.models.grammar.transition_derivations import TransitionDerivation
 from pdtools.trees.arc_standard import static_oracle
-from pdtools.trees.forms import read_treebank
+from pdtools.trees.forms import FORMS, read_treebank
+from pdtools.trees.forms.conllu import read_sentence
 from pdtools.trees.graphs import Graph, conllu, graph_features, graph_tree, heads_in
 
 Arcs = set[tuple[int, int]]
@@ -214,6 +215,16 @@ def test_conllu_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "x.conllu").write_text(text + conllu(Graph.of(1, [], []), ["c"]))
     found = list(read_treebank([str(tmp_path / "x.conllu")], "conllu", Rejects("fail")))
     assert [each.tree.words for each in found] == [("a", "-LRB-", "b"), ("c",)]
+
+
+def test_multi_word_tokens_of_conllu_are_read_back(tmp_path: Path) -> None:
+    ranges = [(1, 2, "du"), (4, 5, "-LRB-x")]
+    text = conllu(Graph.of_heads([2, 0, 2, 3, 3]), ["de", "le", "chat", "-LRB-", "x"], ranges)
+    assert text.splitlines()[0] == "# text = du chat (x"
+    (tmp_path / "x.conllu").write_text(text)
+    (block,) = FORMS["conllu"].blocks(str(tmp_path / "x.conllu"))
+    found = read_sentence(block)
+    assert (found.ranges, found.heads) == (ranges, [2, 0, 2, 3, 3])
 
 
 # --- features ---------------------------------------------------------------------------------

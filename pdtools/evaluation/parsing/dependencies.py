@@ -41,6 +41,7 @@ class Words:
             multi-word token span all of it.
         is_part: whether each is part of a multi-word token.
         heads: the place of each word's head; of ``.sdp`` none.
+        relations: to their heads, without subtypes; ``_``: none.
         arcs: the places of each word's heads, in the tree of CoNLL-U or the graph of ``.sdp``.
         graphs: the same for enhanced dependencies, or ``arcs`` in sentences without these.
         has_enhanced: whether there are enhanced dependencies.
@@ -55,6 +56,7 @@ class Words:
     ends: list[int] = field(default_factory=list)
     is_part: list[bool] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
     arcs: list[set[int]] = field(default_factory=list)
     graphs: list[set[int]] = field(default_factory=list)
     has_enhanced: bool = False
@@ -74,6 +76,7 @@ class Words:
         arcs: Graph,
         enhanced: Graph | None = None,
         ranges: Iterable[tuple[int, int, str]] = (),
+        relations: Sequence[str] = (),
     ) -> None:
         """Add a sentence of words as leaves of trees, numbered from 1; a head of -1 is none."""
         first, at = len(self), self.ends[-1] if self.ends else 0
@@ -91,6 +94,7 @@ class Words:
             self.is_part.append(k in token_of)
         place = [ROOT, *range(first, len(self)), NOWHERE]
         self.heads += [place[head] for head in heads]
+        self.relations += [each.partition(":")[0] for each in relations] or ["_"] * len(words)
         self.has_enhanced |= enhanced is not None
         for graph, found in ((arcs, self.arcs), (arcs if enhanced is None else enhanced, self.graphs)):
             found += [set() for _ in words]
@@ -147,7 +151,8 @@ def _add_conllu(found: Words, block: TreeText, is_gold: bool) -> None:
         tree = graph_of(n, arcs, Counts())
         found.n_no_trees += tree.problem is not None
         enhanced = graph_of(n, sentence.enhanced, Counts()) if sentence.enhanced else None
-        found.add(block.line, sentence.words, sentence.heads, tree, enhanced, sentence.ranges)
+        relations = sentence.relations
+        found.add(block.line, sentence.words, sentence.heads, tree, enhanced, sentence.ranges, relations)
 
 
 def align(gold: Words, predicted: Words) -> list[int]:
@@ -210,7 +215,8 @@ def _align_forms(a: Sequence[str], b: Sequence[str], first_a: int, first_b: int,
 
 
 _SUMS = (
-    *("words", "predicted_words", "aligned", "correct_heads", "arcs", "predicted_arcs", "correct_arcs"),
+    *("words", "predicted_words", "aligned", "correct_heads", "correct_relations"),
+    *("arcs", "predicted_arcs", "correct_arcs"),
     *("enhanced_arcs", "correct_enhanced_arcs"),
 )
 
@@ -222,7 +228,7 @@ def compare_words(gold: Words, predicted: Words) -> list[dict[str, int]]:
         sentence: its number, from 1.
         line: the line that it begins on.
         words, predicted_words, aligned: their numbers.
-        correct_heads: aligned words with the right head.
+        correct_heads, correct_relations: aligned words with the right head; and the right relation to it.
         arcs: arcs of the gold tree (``.sdp``: graph).
         predicted_arcs: arcs of the predicted graph: the enhanced one (DEPS), or the tree where there is none.
         correct_arcs: arcs in common.
@@ -244,7 +250,9 @@ def compare_words(gold: Words, predicted: Words) -> list[dict[str, int]]:
         if g == NOWHERE:
             continue
         own["aligned"] += 1
-        own["correct_heads"] += gold.heads[g] == gold_of[predicted.heads[p]] != NOWHERE
+        is_right = gold.heads[g] == gold_of[predicted.heads[p]] != NOWHERE
+        own["correct_heads"] += is_right
+        own["correct_relations"] += is_right and gold.relations[g] == predicted.relations[p]
         aligned = {gold_of[head] for head in heads}
         own["correct_arcs"] += len(gold.arcs[g] & aligned)
         own["correct_enhanced_arcs"] += len(gold.graphs[g] & aligned) * gold.has_enhanced
@@ -288,12 +296,16 @@ def evaluate_dependencies(
     scores: dict[str, float | None] = {}
     for name, what, among, predictions in (
         ("uas", "heads", "words", "predicted_words"),
+        ("las", "relations", "words", "predicted_words"),
         ("arc", "arcs", "arcs", "predicted_arcs"),
         ("enhanced_arc", "enhanced_arcs", "enhanced_arcs", "predicted_arcs"),
     ):
         precision = percent(counts[f"correct_{what}"], counts[predictions])
         recall = percent(counts[f"correct_{what}"], counts[among])
-        is_there = counts[among] > 0 and (what != "heads" or form == "conllu")
+        is_there = counts[among] > 0 and (what not in ("heads", "relations") or form == "conllu")
+        if what == "relations":
+            # decode writes these two, for want of relations.
+            is_there &= all({*words.relations} - {"_", "dep", "root"} for words in (one, other))
         own = {"precision": precision, "recall": recall, "f1": harmonic_mean(precision, recall) or 0.0}
         scores |= {f"{name}_{kind}": value if is_there else None for kind, value in own.items()}
     counts |= {"sentences": len(rows), "no_trees": other.n_no_trees, "several_roots": one.n_no_trees}

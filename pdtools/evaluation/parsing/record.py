@@ -26,6 +26,7 @@ def _arc_f1(*columns: str) -> Sums:
 # By their labels: the score's name, the count of what it is over, and the sums that it is made of.
 _DEPENDENCIES = {
     "UAS (%)": ("uas_f1", "words", _arc_f1("correct_heads", "words", "predicted_words")),
+    "LAS (%)": ("las_f1", "words", _arc_f1("correct_relations", "words", "predicted_words")),
     "unlabeled arc F1 (%)": ("arc_f1", "arcs", _arc_f1("correct_arcs", "arcs", "predicted_arcs")),
     "unlabeled arc F1, enhanced (%)": (
         "enhanced_arc_f1",
@@ -87,6 +88,6 @@ EVALUATIONS = (
         item_score=lambda label, document: _DEPENDENCIES[label][2],
         columns=("sentence", *(name for _, _, sums in _DEPENDENCIES.values() for name in sums.columns)),
         data="gold",
-        card={"uas_f1": "UAS (%)", "arc_f1": "unlabeled arc F1 (%)"},
+        card={"uas_f1": "UAS (%)", "las_f1": "LAS (%)", "arc_f1": "unlabeled arc F1 (%)"},
     ),
 )

@@ -75,7 +75,7 @@ def _places(names: str, heads_needed: bool) -> tuple[int, ...]:
     for needed in ("ID", "FORM", "HEAD")[: 3 if heads_needed else 2]:
         if needed not in columns:
             raise InputError(f"# global.columns names no column {needed}")
-    read = ("ID", "FORM", "UPOS", "HEAD", "DEPS", "MISC")
+    read = ("ID", "FORM", "UPOS", "HEAD", "DEPREL", "DEPS", "MISC")
     return len(columns), *(columns.index(name) if name in columns else -1 for name in read)
 
 
@@ -87,6 +87,7 @@ class ConlluSentence:
         words: (n) as leaves.
         tags: (n) universal parts of speech.
         heads: (n) words' numbers, 0 is the root; -1 if there is none.
+        relations: (n) of words to their heads; ``_`` if there is none.
         enhanced: arcs of the enhanced graph between words, head and dependent.
         ranges: words that stand for several: the first and last of these, and their form as a leaf.
         glued: words with no blank after them.
@@ -98,6 +99,7 @@ class ConlluSentence:
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
+    relations: list[str] = field(default_factory=list)
     enhanced: list[tuple[int, int]] = field(default_factory=list)
     ranges: list[tuple[int, int, str]] = field(default_factory=list)
     glued: set[int] = field(default_factory=set)
@@ -118,7 +120,7 @@ def read_sentence(block: TreeText, *, heads_needed: bool = True) -> ConlluSenten
     """
     found = ConlluSentence()
     words = found.words
-    n_columns, id_, form, upos, head, deps, misc = _places(block.note or _COLUMNS, heads_needed)
+    n_columns, id_, form, upos, head, relation, deps, misc = _places(block.note or _COLUMNS, heads_needed)
     for number, line in enumerate(block.text.split("\n"), 1):
         if line[:1] == "#":
             if text := _TEXT.match(line):
@@ -143,6 +145,7 @@ def read_sentence(block: TreeText, *, heads_needed: bool = True) -> ConlluSenten
                 raise InputError(f"the tag {columns[upos]} of word {place} is for empty words", line=number)
             words.append(leaf(columns[form], number))
             found.tags.append(columns[upos])
+            found.relations.append(columns[relation])
             if columns[deps] != "_":
                 _add_enhanced(found, columns[deps], number)
             if _GLUED in columns[misc].split("|"):

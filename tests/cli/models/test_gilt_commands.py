@@ -175,6 +175,21 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
     call("decode", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "out.conllu")
     call("parse", tmp_path / "out.conllu", "--from", "conllu", "-o", tmp_path / "again.trees")
     assert [len(line.split()) for line in (tmp_path / "again.trees.arcs").read_text().splitlines()] == [3, 1]
+    # From CoNLL-U, whose multi-word tokens are kept, come the same arcs.
+    again = (tmp_path / "out.conllu").read_text().replace("1\ta\t", "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t")
+    again = again.replace("# text = a b c", "# text = ab c")
+    (tmp_path / "tokens.conllu").write_text(again)
+    call(
+        "decode",
+        tmp_path / "tokens.conllu",
+        "--from",
+        "conllu",
+        "--model",
+        checkpoint,
+        "-o",
+        tmp_path / "r.conllu",
+    )
+    assert (tmp_path / "r.conllu").read_text() == again
     call("sample", "--model", checkpoint, "-n", 4, "-o", tmp_path / "samples.trees")
     assert len((tmp_path / "samples.trees").read_text().splitlines()) == 4
     call("view", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "page.html")

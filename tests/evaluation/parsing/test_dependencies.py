@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -255,6 +257,53 @@ def test_words_of_other_tokens(
     assert captured.err == "the characters differ: words are aligned by lower-cased forms, not by tokens\n"
     rows = evaluate_dependencies(*files, "conllu").table(ITEMS).to_pylist()
     assert sum(row["aligned"] for row in rows) == wanted[0]
+
+
+def test_relations(tmp_path: Path) -> None:
+    """Worked by hand: subtypes do not count, nor does a relation to a wrong head."""
+    gold = "1 a 2 nsubj:pass; 2 b 0 root; 3 c 2 obj; 4 d 3 case"
+    predicted = "1 a 2 nsubj; 2 b 0 root; 3 c 1 obj; 4 d 3 det"
+
+    def written(sentence: str) -> str:
+        rows = [word.split() for word in sentence.split("; ")]
+        return (
+            "".join(f"{k}\t{form}\t_\tX\t_\t_\t{head}\t{rel}\t_\t_\n" for k, form, head, rel in rows) + "\n"
+        )
+
+    files = write(tmp_path, written(gold), written(predicted))
+    results = evaluate_dependencies(*files, "conllu")
+    assert (results.counts["correct_heads"], results.counts["correct_relations"]) == (3, 2)
+    assert (results.scores["uas_f1"], results.scores["las_f1"]) == (75, 50)
+    for none in ("_", "dep"):  # as decode writes them
+        plain = " ".join(
+            none if word in ("nsubj;", "obj;", "root;", "det") else word for word in predicted.split()
+        )
+        files[1].write_text(written(plain.replace(f"{none} ", f"{none}; ")))
+        assert evaluate_dependencies(*files, "conllu").scores["las_f1"] is None
+
+
+def test_attachment_scores_are_those_of_udtools(test_data: Path, tmp_path: Path) -> None:
+    """On a treebank whose heads and relations were changed at random, with its multi-word tokens."""
+    udeval = pytest.importorskip("udtools.udeval", reason="udtools is not installed")
+    archive = test_data / "benchmarks" / "treebanks" / "ud_french_sequoia.zip"
+    if not archive.is_file():
+        pytest.skip(f"no {archive}")
+    gold = tmp_path / "gold.conllu"
+    with zipfile.ZipFile(archive) as found:
+        name = next(each for each in found.namelist() if each.endswith("test.conllu"))
+        gold.write_bytes(found.read(name))
+    draw, lines = random.Random(0), []
+    for line in gold.read_text(encoding="utf-8").splitlines():
+        fields = line.split("\t")
+        if len(fields) == 10 and fields[0].isdecimal() and draw.random() < 0.2:
+            fields[7] = draw.choice(["nsubj", "obj", "det:x"])
+        lines.append("\t".join(fields))
+    predicted = tmp_path / "predicted.conllu"
+    predicted.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    theirs = udeval.evaluate(*(udeval.load_conllu_file(str(file)) for file in (gold, predicted)))
+    ours = evaluate_dependencies(gold, predicted, "conllu").scores
+    for name in ("UAS", "LAS"):
+        assert ours[f"{name.lower()}_f1"] == pytest.approx(100 * theirs[name].f1, abs=1e-9)
 
 
 def test_several_roots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
