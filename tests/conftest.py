@@ -66,6 +66,17 @@ def _no_waiting_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fork workers from a process that has imported all; how they start really, tests/jobs looks at."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux" and request.path.parent.name != "jobs":
+            from forked import ForkedWorkers
+
+            patch.setattr("pdtools.jobs.workers._Context", ForkedWorkers)
+        yield
+
+
 @pytest.fixture(scope="session")
 def test_data() -> Path:
     """The folder with real treebanks and suites (``PDTOOLS_TEST_DATA``); tests are skipped without it."""

@@ -45,13 +45,16 @@ with socket.socket(socket.AF_UNIX) as server:
 """
 
 
+def modules_of_commands() -> list[str]:
+    """Modules that most commands need, and take long to import."""
+    return [*IMPORTED, *(["benepar.parse_chart"] if find_spec("benepar") else [])]
+
+
 def serve(folder: Path, *modules: str) -> None:
     """Answer the commands of ``folder`` until standard input is closed."""
-    for module in modules or IMPORTED:
+    for module in modules or modules_of_commands():
         import_module(module)
     if not modules:
-        if find_spec("benepar"):
-            import_module("benepar.parse_chart")
         import_module("pdtools.cli.main")._all_commands()  # made once
     os.fsync = lambda descriptor: None  # as in conftest.py
     for name in ("pdtools", "python"):
