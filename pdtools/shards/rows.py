@@ -93,7 +93,7 @@ class EncodedRows:
         return tuple(getattr(self, field.name) for field in fields(self) if field.name.startswith("n_"))
 
 
-def _load_rows(data: pa.Buffer, *counts: int) -> EncodedRows:
+def _load_rows(data: pa.Buffer, *counts: Any) -> EncodedRows:
     return EncodedRows(load_table(data), *counts)
 
 
