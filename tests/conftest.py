@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if "PDTOOLS_CACHE" not in os.environ:
     _libraries = tempfile.TemporaryDirectory(prefix="pdtools-")
     os.environ["PDTOOLS_CACHE"] = _libraries.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Keep the garbage collector from what is collected: it lives to the end, as the modules do."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,6 +66,17 @@ def _no_waiting_for_the_disk(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fork workers from a process that has imported all; how they start really, tests/jobs looks at."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux" and request.path.parent.name != "jobs":
+            from forked import ForkedWorkers
+
+            patch.setattr("pdtools.jobs.workers._Context", ForkedWorkers)
+        yield
+
+
 @pytest.fixture(scope="session")
 def test_data() -> Path:
     """The folder with real treebanks and suites (``PDTOOLS_TEST_DATA``); tests are skipped without it."""
@@ -62,15 +86,25 @@ def test_data() -> Path:
     return folder
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Have ``make`` write a file or folder of this name; what one process of the tests made serves all."""
+    folder = factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / name
+    if not shared.exists():
+        made = factory.mktemp("made") / name
+        make(made)
+        with contextlib.suppress(OSError):  # another process was as quick
+            made.rename(shared)
+    return shared
+
+
 @pytest.fixture(scope="session")
 def toy_benepar_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A benepar model of the toy grammar in ``toy_benepar``, trained once; skipped without benepar."""
     pytest.importorskip("benepar", reason="benepar is not installed")
     from toy_benepar import train_toy_model
 
-    path = tmp_path_factory.mktemp("benepar") / "toy.pt"
-    train_toy_model(path)
-    return path
+    return made_once(tmp_path_factory, "toy.pt", train_toy_model)
 
 
 @pytest.fixture(scope="session")
@@ -79,9 +113,7 @@ def toy_stanza_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("stanza", reason="stanza is not installed")
     from toy_stanza import make_toy_stanza
 
-    folder = tmp_path_factory.mktemp("stanza")
-    make_toy_stanza(folder)
-    return folder
+    return made_once(tmp_path_factory, "stanza", make_toy_stanza)
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +121,8 @@ def toy_stanza_with_tokenizer(toy_stanza_models: Path, tmp_path_factory: pytest.
     """The folder of a language with the same models, and a tokenizer that knows tokens of several words."""
     from toy_stanza import make_tokenizer
 
-    home = tmp_path_factory.mktemp("tokenizer") / "own"
-    shutil.copytree(toy_stanza_models / "en", home)
-    make_tokenizer(home)
-    return home
+    def make(home: Path) -> None:
+        shutil.copytree(toy_stanza_models / "en", home)
+        make_tokenizer(home)
+
+    return made_once(tmp_path_factory, "own", make)

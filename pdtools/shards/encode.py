@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ from pdtools.trees import (
     unescape,
 )
 from pdtools.trees.arrays import attachments_between
+from pdtools.trees.tree import Factor
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +149,11 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
 
     def _rows(self, arrays: TreeArrays) -> tuple[EncodedRows, dict[int, str]]:
         numbers, words = self._table.look_up(arrays.words())
-        r, sentences = arrays.attachments, arrays.sentences
+        sentences = arrays.sentences
+        # The attachments that are written; and those of either binarization, to compare if groups are kept.
+        every_r = [arrays.attachments]
+        if self.settings.factor == "given":
+            every_r += [attachments_between(arrays.between, sentences, each) for each in get_args(Factor)]
         constituents = chunk_constituents(arrays) if self._labelled else None
         reasons = unusable_trees(arrays)
         counts = self._table.counts[numbers]  # (w) tokens of each word
@@ -167,7 +172,8 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
             kept = np.ones(len(arrays), dtype=bool)
             kept[list(reasons)] = False
             inside = np.repeat(kept, lengths)
-            numbers, r, words = numbers[inside], r[inside], words.filter(arrow_array(inside))
+            numbers, words = numbers[inside], words.filter(arrow_array(inside))
+            every_r = [r[inside] for r in every_r]
             sentences = np.concatenate([[0], np.cumsum(lengths[kept])])
             constituents = constituents and constituents.kept(kept, inside)
         graphs = None
@@ -176,13 +182,13 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
             graphs = [
                 graph_beside(*place, n) for place, n in zip(places, np.diff(sentences).tolist(), strict=True)
             ]
-        return self._assemble(numbers, words, r, sentences, constituents, graphs), reasons
+        return self._assemble(numbers, words, every_r, sentences, constituents, graphs), reasons
 
     def _assemble(
         self,
         numbers: Int32,
         words: pa.StringArray,
-        r: Int32,
+        every_r: Sequence[Int32],
         sentences: Int64,
         constituents: ChunkConstituents | None,
         graphs: list[Graph] | None,
@@ -192,7 +198,8 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
         Args:
             numbers: int32 (w), the words' indices in the table.
             words: (w), their text.
-            r: int32 (w), their attachments, counted from the beginning of each sentence.
+            every_r: each int32 (w), their attachments, counted from the beginning of each sentence; then
+                those of trees binarized right and left, if the written ones are to be compared with these.
             sentences: int64 (s + 1), their beginnings, and the last one's end.
             constituents: their constituents, if the shards have them.
             graphs: (s) their dependencies, likewise.
@@ -206,20 +213,28 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
         is_word[roots] = is_word[ends] = False
         sequence = np.empty(len(is_word), dtype=np.int32)
         sequence[is_word], sequence[roots], sequence[ends] = numbers, WordTable.ROOT, WordTable.EOS
-        attach = np.zeros(len(is_word), dtype=np.int32)  # ROOT and EOS attach to ROOT
-        attach[is_word] = r + np.int32(1)
         word = np.arange(-1, len(is_word) - 1, dtype=np.int32)
         word -= np.repeat(begins[:-1], lengths).astype(np.int32)
         word[ends] = -1
         tokens, counts = self._table.tokens(sequence)
+        token_begins = np.concatenate([[0], np.cumsum(counts)])[begins]
+
+        def attached(r: Int32, branching: Factor) -> Int32:
+            attach = np.zeros(len(is_word), dtype=np.int32)  # ROOT and EOS attach to ROOT
+            attach[is_word] = r + np.int32(1)
+            if len(tokens) > len(sequence):
+                attach += np.repeat(begins[:-1], lengths).astype(np.int32)
+                attach = expand_attachments(attach, counts, branching)
+                attach -= np.repeat(token_begins[:-1], np.diff(token_begins)).astype(np.int32)
+            return attach
+
+        attach = attached(every_r[0], self.settings.branching)
         if len(tokens) > len(sequence):
-            first_words = np.repeat(begins[:-1], lengths).astype(np.int32)
-            token_begins = np.concatenate([[0], np.cumsum(counts)])
-            attach = expand_attachments(attach + first_words, counts, self.settings.branching)
             word = np.repeat(word, counts)
-            begins = token_begins[begins]
-            attach -= np.repeat(begins[:-1], np.diff(begins)).astype(np.int32)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {
+            f"n_not_{factor}": int((attach != attached(r, factor)).sum())
+            for factor, r in zip(get_args(Factor), every_r[1:], strict=False)
+        }
         if constituents is not None:
             more["constituents"] = self._over_tokens(constituents, numbers), constituents.bounds
             more["n_wrapped"] = int(constituents.wrapped.sum())
@@ -229,7 +244,7 @@ class EncodeWork(Work[FileChunk, ChunkRows | None]):
             tokens,
             attach,
             word,
-            begins,
+            token_begins,
             n_words=n_words,
             n_unknown=int(np.count_nonzero(self._table.unknown[numbers])),
             graphs=graphs,
@@ -250,7 +265,7 @@ class _About:
     """The metadata of a chunk's rows."""
 
     n_trees: int
-    counts: tuple[int, int, int, int]
+    counts: tuple[int, ...]
     left_out: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 

@@ -32,11 +32,13 @@ go on through the row, and in ``text`` there is a line break between sentences.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import json_text
 from pdtools.tokenization import Tokenizer
 
@@ -55,6 +57,13 @@ CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
 ARCS = ("arc_head", "arc_dependent")
 """The columns of dependency arcs."""
+
+Binarization = Literal["given", "right", "left"]
+_BINARIZED = {
+    "given": "have groups of their own",
+    "right": "are binarized to the right",
+    "left": "are binarized to the left",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +87,7 @@ class ShardSettings:
     """
 
     layout: Literal["sentence", "window", "block"] = "sentence"
-    factor: Literal["given", "right", "left"] = "given"
+    factor: Binarization = "given"
     tape: Literal["packed", "none"] = "packed"
     constituents: Literal["labelled", "none"] = "none"
     arcs: Literal["unlabelled", "none"] = "none"
@@ -130,6 +139,35 @@ class ShardSettings:
             own["item"] = pa.string()
             own |= {"answer": pa.int32()} if self.prompts == "labels" else {"target": pa.float64()}
         return own
+
+
+def check_binarization(folder: Path, found: Mapping[str, Any], trained: Mapping[str, Any]) -> None:
+    """Compare the binarization of a folder's trees with that of the trees that a model is trained on.
+
+    Few trees with groups of their own may all look right-binarized (or left-): then there is a warning.
+
+    Args:
+        folder: the shards.
+        found: their settings in the manifest.
+        trained: the settings of the model's training shards.
+
+    Raises:
+        InputError: if they are binarized in different ways.
+    """
+    # Settings that say nothing are of models that were released: right, unless they say left.
+    one, other = (
+        each.get("binarization") or ("left" if each.get("factor") == "left" else "right")
+        for each in (found, trained)
+    )
+    if one == other:
+        return
+    one_is, other_is = (_BINARIZED.get(each, f"are binarized {each}") for each in (one, other))
+    reason = f"its trees {one_is}, but the trees of training {other_is}"
+    if found["factor"] == other == "given":
+        warnings.warn(f"{folder}: {reason}", stacklevel=2)
+    else:
+        hint = "pdtools parse and pdtools tapes: --binarize as for training"
+        raise InputError(reason, file=folder, hint=hint)
 
 
 def arrow_schema(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from pdtools.trees import (
     unescape,
 )
 from pdtools.trees.transforms import remove_traces
+from pdtools.trees.tree import Factor
 
 NO_WORDS = "no words"
 NOT_PARSED = "not parsed: a flat placeholder"
@@ -115,12 +117,18 @@ def _row(
     n_words = len(sentence.words)
     counts = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     binarized = (remove_traces(tree) if settings.factor == "given" else None) or usable
-    branching = settings.branching
-    attach = sentence_layout(expand_attachments(attachments(binarized, branching), counts, branching))
+
+    def attached(over: Tree, branching: Factor) -> NDArray[np.int32]:
+        return sentence_layout(expand_attachments(attachments(over, branching), counts, branching))
+
+    attach = attached(binarized, settings.branching)
     text = " ".join(sentence.words)
     if text.count(" ") >= n_words:  # in a word, as trees have them
         text = " ".join(word.replace(" ", "\u00a0") for word in sentence.words)
     row = ShardRow(text, encoding, attach, n_words)
+    if settings.factor == "given":
+        not_right, not_left = (int((attach != attached(usable, each)).sum()) for each in get_args(Factor))
+        row = replace(row, n_not_right=not_right, n_not_left=not_left)
     if settings.constituents == "none":
         return row
     whole = labelled(usable)

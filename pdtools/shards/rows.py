@@ -6,7 +6,7 @@ A window is a row of whole sentences of a document, as many as fit, each with it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class ShardRow:
         graph: the words' dependencies, if the shards have them.
         wrapped: whether the tree had no constituents.
         n_rewritten: number of rewritten labels of constituents.
+        n_not_right, n_not_left: numbers of tokens that are attached otherwise than if the tree were binarized
+            anew in this direction; counted for ``given`` binarization.
         file: the file that the sentence is from, if known.
         begins: whether the sentence begins a document inside the file.
     """
@@ -49,6 +51,8 @@ class ShardRow:
     graph: Graph | None = None
     wrapped: bool = False
     n_rewritten: int = 0
+    n_not_right: int = 0
+    n_not_left: int = 0
     file: str = ""
     begins: bool = False
 
@@ -64,6 +68,7 @@ class EncodedRows:
         n_unknown: how many of these became ``<unk>``.
         n_wrapped: how many trees had no constituents.
         n_rewritten: how many constituents had labels that were rewritten.
+        n_not_right, n_not_left: sums of the rows' (:class:`ShardRow`).
         documents: the file and number of rows of each document in turn, if known. The first one (of 0 rows if
             it ends before) goes on with the last document of the rows before, if that is of the same file.
     """
@@ -73,6 +78,8 @@ class EncodedRows:
     n_unknown: int
     n_wrapped: int = 0
     n_rewritten: int = 0
+    n_not_right: int = 0
+    n_not_left: int = 0
     documents: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
@@ -81,15 +88,13 @@ class EncodedRows:
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_rows, (table_bytes(self.table), *self.counts())
 
-    def counts(self) -> tuple[int, int, int, int]:
+    def counts(self) -> tuple[int, ...]:
         """``n_words`` and the counts after it."""
-        return self.n_words, self.n_unknown, self.n_wrapped, self.n_rewritten
+        return tuple(getattr(self, field.name) for field in fields(self) if field.name.startswith("n_"))
 
 
-def _load_rows(
-    data: pa.Buffer, n_words: int, n_unknown: int, n_wrapped: int, n_rewritten: int
-) -> EncodedRows:
-    return EncodedRows(load_table(data), n_words, n_unknown, n_wrapped, n_rewritten)
+def _load_rows(data: pa.Buffer, *counts: Any) -> EncodedRows:
+    return EncodedRows(load_table(data), *counts)
 
 
 def table_bytes(table: pa.Table) -> pa.Buffer:
@@ -130,6 +135,8 @@ def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> EncodedRows:
         graphs=None if settings.arcs == "none" else [row.graph for row in rows if row.graph is not None],
         n_wrapped=sum(row.wrapped for row in rows),
         n_rewritten=sum(row.n_rewritten for row in rows),
+        n_not_right=sum(row.n_not_right for row in rows),
+        n_not_left=sum(row.n_not_left for row in rows),
         documents=_documents(rows),
     )
 
@@ -141,13 +148,9 @@ def make_rows(
     word: NDArray[np.int32],
     offsets: ArrayLike,
     *,
-    n_words: int,
-    n_unknown: int,
     constituents: tuple[Constituents, NDArray[np.int64]] | None = None,
     graphs: Sequence[Graph] | None = None,
-    n_wrapped: int = 0,
-    n_rewritten: int = 0,
-    documents: tuple[tuple[str, int], ...] = (),
+    **counts: Any,
 ) -> EncodedRows:
     """Make R rows from flat columns.
 
@@ -158,7 +161,7 @@ def make_rows(
         constituents: the constituents of all rows, and int64 (R + 1), the index at which each row's labels
             begin.
         graphs: the dependencies of each of the R rows.
-        n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`EncodedRows`.
+        counts: the other fields of :class:`EncodedRows`.
     """
     import pyarrow as pa
 
@@ -177,9 +180,7 @@ def make_rows(
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()
     }
-    return EncodedRows(
-        pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, documents
-    )
+    return EncodedRows(pa.table({"text": text, **lists}), **counts)
 
 
 def _documents(rows: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:

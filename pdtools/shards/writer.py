@@ -24,6 +24,7 @@ from pdtools.shards.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST_FILE,
+    Binarization,
     ShardSettings,
     arrow_schema,
 )
@@ -100,7 +101,12 @@ def write_shards(
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "settings": {**settings.record(), "text_style": tokenizer.text_style, **(more_settings or {})},
+            "settings": {
+                **settings.record(),
+                "binarization": counts.binarization(settings),
+                "text_style": tokenizer.text_style,
+                **(more_settings or {}),
+            },
             "tokenizer": {
                 "kind": tokenizer.kind,
                 "vocab_size": tokenizer.vocab_size,
@@ -139,6 +145,8 @@ def _count_words(rows: Iterable[EncodedRows], counts: Counts) -> Iterator[Encode
         counts.unknown_words += some.n_unknown
         counts.wrapped += some.n_wrapped
         counts.rewritten_labels += some.n_rewritten
+        counts.not_right += some.n_not_right
+        counts.not_left += some.n_not_left
         yield some
 
 
@@ -153,7 +161,7 @@ class Counts:
 
     ROOT does not count as a token, nor does EOS in sentences. Documents are windows' documents. For
     constituents: the trees that had none, the rewritten labels, and the sentences with labels that the
-    vocabulary lacks.
+    vocabulary lacks. ``not_right``, ``not_left``: see :class:`pdtools.shards.rows.ShardRow`.
     """
 
     sentences: int = 0
@@ -167,11 +175,19 @@ class Counts:
     unknown_labels: int = 0
     rows: int = 0
     documents: int = 0
+    not_right: int = 0
+    not_left: int = 0
 
     def record(self, settings: ShardSettings) -> dict[str, int]:
         """The counts as manifests have them: rows and documents only if rows are no sentences."""
-        own = () if settings.layout == "window" else ("rows", "documents")
+        own = ["not_right", "not_left", *(() if settings.layout == "window" else ("rows", "documents"))]
         return {name: count for name, count in asdict(self).items() if name not in own}
+
+    def binarization(self, settings: ShardSettings) -> Binarization:
+        """The binarization that the written trees have: with ``given``, one that all of them agree with."""
+        if settings.factor != "given":
+            return settings.factor
+        return "right" if not self.not_right else "left" if not self.not_left else "given"
 
     def __add__(self, other: Counts) -> Counts:
         pairs = zip(asdict(self).items(), asdict(other).values(), strict=True)

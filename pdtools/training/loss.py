@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import widest_float
 from pdtools.models import Batch, LanguageModel, LossParts
 from pdtools.models.treereg import count_trees
@@ -46,6 +47,10 @@ class LossTerm:
     def weight(self, config: TrainConfig) -> float:
         """The factor of the sum."""
         return 1.0 if self.weight_key is None else float(getattr(config, self.weight_key))
+
+    def is_learned(self, model: LanguageModel, settings: Mapping[str, Any]) -> bool:
+        """Return whether the loss of a model has the term, for data with these settings."""
+        return True
 
     def every(self, config: TrainConfig) -> int:
         """The period, in steps, at which the term is part of the loss."""
@@ -86,6 +91,11 @@ class AttachmentTerm(LossTerm):
     counters = ("attachments", "attachments_right", "clamped")
     weight_key = "attachment_weight"
 
+    def is_learned(self, model: LanguageModel, settings: Mapping[str, Any]) -> bool:
+        """See :meth:`LossTerm.is_learned`."""
+        exist = model.derivation_kind.exist or model.structure == "scaffold"
+        return exist and not model.derivation_kind.has_counts
+
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
 
@@ -109,6 +119,10 @@ class TreeRegTerm(LossTerm):
     divisor = "trees"
     validated = False
     weight_key = "treereg_weight"
+
+    def is_learned(self, model: LanguageModel, settings: Mapping[str, Any]) -> bool:
+        """See :meth:`LossTerm.is_learned`."""
+        return model.has_treereg
 
     def every(self, config: TrainConfig) -> int:
         """See :meth:`LossTerm.every`."""
@@ -139,6 +153,11 @@ class AnswerTerm(LossTerm):
     """The answers' part of ``token_nll`` for prompts: the weight beyond the 1 that it has there."""
 
     name = "answer_nll"
+    weight_key = "answer_weight"
+
+    def is_learned(self, model: LanguageModel, settings: Mapping[str, Any]) -> bool:
+        """See :meth:`LossTerm.is_learned`."""
+        return "prompts" in settings
 
     def weight(self, config: TrainConfig) -> float:
         """See :meth:`LossTerm.weight`."""
@@ -161,7 +180,15 @@ class NumberTerm(LossTerm):
         return {"mean_squared_error": sums[self.name] / sums["numbers"]} if sums["numbers"] else {}
 
 
-class CountTerm(LossTerm):
+class _ArcsTerm(LossTerm):
+    """A term of GiLT."""
+
+    def is_learned(self, model: LanguageModel, settings: Mapping[str, Any]) -> bool:
+        """See :meth:`LossTerm.is_learned`."""
+        return model.derivation_kind.has_counts
+
+
+class CountTerm(_ArcsTerm):
     """The loss −log p of the number of arcs of each word (GiLT)."""
 
     name = "count_nll"
@@ -176,7 +203,7 @@ class CountTerm(LossTerm):
         return {"count_loss": sums[self.name] / words, "count_accuracy": sums["counts_right"] / words}
 
 
-class ArcTerm(LossTerm):
+class ArcTerm(_ArcsTerm):
     """Binary cross-entropy of all arcs that there are or could be (GiLT)."""
 
     name = "arc_bce"
@@ -197,6 +224,30 @@ TERMS: tuple[LossTerm, ...] = (
     CountTerm(),
     ArcTerm(),
 )
+
+
+def check_weights(config: TrainConfig, model: LanguageModel, settings: Mapping[str, Any]) -> None:
+    """Refuse a weight, other than the default one, of a term that the loss does not have.
+
+    Args:
+        config: the training configuration.
+        model: the model that is trained.
+        settings: the data's settings.
+
+    Raises:
+        PdtoolsError: naming the weight.
+    """
+    default = TrainConfig()
+    for term in TERMS:
+        if term.weight_key is None or term.is_learned(model, settings):
+            continue
+        if (value := getattr(config, term.weight_key)) != getattr(default, term.weight_key):
+            raise PdtoolsError(
+                f"train.{term.weight_key} = {value:g} weighs a loss that this model does not have for these"
+                " data: leave it out"
+            )
+
+
 COUNTERS = tuple(counter for term in TERMS for counter in term.counters)
 # The order of sums in tensors.
 NAMES = (*(term.name for term in TERMS), *COUNTERS)

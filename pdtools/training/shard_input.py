@@ -20,6 +20,7 @@ from pdtools.models.scaffold import known_runs
 from pdtools.models.treereg import sentence_places, word_edges
 from pdtools.prompts.tasks import main_score, predict
 from pdtools.shards import ShardSet
+from pdtools.shards.format import check_binarization
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import (
     BatchLimits,
@@ -354,12 +355,14 @@ def check_same(train: ShardSet, valid: ShardSet) -> None:
         PdtoolsError: another tokenizer, or another binarization.
     """
     _check_tokenizer(valid, train.tokenizer)
-    for key in ("layout", "factor", "prompt_form"):
-        ours, theirs = (shards.manifest["settings"].get(key) for shards in (train, valid))
+    settings, found = (shards.manifest["settings"] for shards in (train, valid))
+    for key in ("layout", "prompt_form"):
+        ours, theirs = settings.get(key), found.get(key)
         if key == "prompt_form" and ours != theirs:
             raise PdtoolsError(f"{valid.folder}: not prompts of the training shards' task")
         if ours != theirs:
             raise PdtoolsError(f"{valid.folder}: {key} is {theirs}, but {ours} in the training shards")
+    check_binarization(valid.folder, found, settings)
 
 
 def _check_tokenizer(shards: ShardSet, tokenizer: Tokenizer) -> None:

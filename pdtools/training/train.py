@@ -34,6 +34,7 @@ from pdtools.training.batches import TrainingInput
 from pdtools.training.distributed import ALONE, Distribution, ParallelModel, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Listener, NullListener, TrainingLoop
+from pdtools.training.loss import check_weights
 from pdtools.training.recipe import Recipe
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.samples import ParseSamples, SampleLog, pick_samples
@@ -257,6 +258,7 @@ def open_run(
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(options.on_error)
         _check_treereg(model, parsed, inputs.settings)
+        check_weights(recipe.train, model, inputs.settings)
         train_set, valid_set = inputs.open(model, recipe.train, rejects)
         beside = {} if parsed is None else {"treereg": Sentences(parsed, model, rejects=rejects)}
         parallel = ParallelModel(model, device, ranks, options.distribution)

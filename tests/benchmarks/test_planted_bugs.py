@@ -49,3 +49,19 @@ def test_what_cannot_be_planted(tmp_path: Path, changes: dict[str, Any], problem
     entry = {"file": "x.py", "good": "x = 1\n", "bad": "x = 2\n", "why": "", "tests": ["test_x.py::test_y"]}
     found = problem_of(Bug(**{**entry, **changes}), tmp_path)
     assert found is None if problem is None else problem in found
+
+
+def test_tests_over_time_catch_no_bug(tmp_path: Path) -> None:
+    from planted_bugs import Bug, plant
+
+    (tmp_path / "x.py").write_text("seconds = 0\n")
+    (tmp_path / "test_x.py").write_text(
+        "import time, x\ndef test_x() -> None:\n    time.sleep(x.seconds)\n    assert not x.seconds\n"
+    )
+    minutes = {"0.0": 5, "0.1": 5, "60": 0.01, "= 1": 5}
+    outcomes = {
+        bad: plant(tmp_path, Bug(file="x.py", good="0", bad=bad, why="", tests=["test_x.py"]), given)
+        for bad, given in minutes.items()
+    }
+    assert outcomes == {"0.0": "survived", "0.1": "caught", "60": "over time", "= 1": "not planted"}
+    assert (tmp_path / "x.py").read_text() == "seconds = 0\n"

@@ -11,7 +11,7 @@ from grammar_oracle import fewer_symbols, grammar_of, small_grammars, strings_up
 from hypothesis import given, settings
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal.cfl import ContextFree
+from pdtools.formal.cfl import ContextFree, Lengths
 from pdtools.formal.grammar import Grammar, grammar_names, read_grammar
 from pdtools.formal.language import draw, strings
 
@@ -118,11 +118,12 @@ def test_lengths_in_turn() -> None:
     assert [(n, len(list(some))) for n, some in groupby(lengths)] == [(4, 4), (6, 4), (8, 4)] * 2
 
 
-def test_seeds() -> None:
-    cfl = language("hardest", 6, 20)
-    first, second = ([s.tokens for s in strings(cfl, n, seed=1)] for n in (10_020, 60))
+@pytest.mark.parametrize(("lengths", "together"), [("drawn", 10_000), ("in turn", 150)])
+def test_seeds(lengths: Lengths, together: int) -> None:
+    cfl = language("hardest", 6, 20, lengths=lengths)
+    first, second = ([s.tokens for s in strings(cfl, n, seed=1)] for n in (together + 60, 60))
     assert first[:60] == second
-    assert first[:20] != first[10_000:]
+    assert first[:60] != first[together:]
     assert first[:60] != [s.tokens for s in strings(cfl, 60, seed=2)]
 
 

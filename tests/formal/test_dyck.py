@@ -59,6 +59,8 @@ CONDITIONS = [
     {"max_dependency": 3},
     {"min_length": 4, "max_dependency": 5},
     {"min_length": 6, "max_dependency": 4},
+    {"min_length": 6, "max_dependency": 3},
+    {"min_length": 4, "max_dependency": 1},
 ]
 
 

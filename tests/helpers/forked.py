@@ -1,7 +1,8 @@
-"""Scripts in processes of their own that need not import torch, as forks of one that has."""
+"""Scripts and workers in processes of their own that need not import torch, as forks of one that has."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,8 +10,37 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from warm import modules_of_commands
+
+
+class _Worker(ForkServerProcess):
+    """A worker with the environment of now; its server has that of its start."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._environment = dict(os.environ)
+
+    def run(self) -> None:
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+    def terminate(self) -> None:
+        self.kill()  # as in pdtools.jobs.workers
+
+
+class ForkedWorkers(ForkServerContext):
+    """Workers as forks of a server that has imported what they need."""
+
+    Process = _Worker
+
+    def __init__(self) -> None:
+        super().__init__()
+        multiprocessing.set_forkserver_preload(modules_of_commands())
 
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -27,11 +27,15 @@ def script(file: Path) -> ModuleType:
 
 
 @functools.cache
-def warm() -> Path:
-    """The folder of the ``pdtools`` and ``python`` of warm.py, which ends with this process."""
+def warm(*modules: str) -> Path:
+    """The folder of the ``pdtools`` and ``python`` of warm.py, which ends with this process.
+
+    What transformers downloads, or copies to run it, it puts into ``cache`` there.
+    """
     folder = tempfile.TemporaryDirectory()
     server = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("warm.py"), folder.name],
+        [sys.executable, Path(__file__).with_name("warm.py"), folder.name, *modules],
+        env={**os.environ, "HF_HOME": f"{folder.name}/cache"} if modules else None,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C ends it with this process

@@ -1,4 +1,9 @@
-"""A process that has imported torch and forks for every command: most take less time than the import."""
+"""A process that has imported torch and forks for every command: most take less time than the import.
+
+    python warm.py FOLDER [MODULE ...]
+
+Modules: those imported instead of what our commands need; ``python`` is then of use alone.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +45,17 @@ with socket.socket(socket.AF_UNIX) as server:
 """
 
 
-def serve(folder: Path) -> None:
+def modules_of_commands() -> list[str]:
+    """Modules that most commands need, and take long to import."""
+    return [*IMPORTED, *(["benepar.parse_chart"] if find_spec("benepar") else [])]
+
+
+def serve(folder: Path, *modules: str) -> None:
     """Answer the commands of ``folder`` until standard input is closed."""
-    for module in IMPORTED:
+    for module in modules or modules_of_commands():
         import_module(module)
-    if find_spec("benepar"):
-        import_module("benepar.parse_chart")
-    import_module("pdtools.cli.main")._all_commands()  # made once
+    if not modules:
+        import_module("pdtools.cli.main")._all_commands()  # made once
     os.fsync = lambda descriptor: None  # as in conftest.py
     for name in ("pdtools", "python"):
         (folder / name).write_text(CLIENT)
@@ -109,4 +118,4 @@ def status_of(command: Callable[[], object]) -> int:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), *sys.argv[2:])

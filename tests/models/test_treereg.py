@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from treereg_oracle import Nested, binary_trees, brackets, edge, split_score, terms
 
+from pdtools.models.transformer.config import TransformerConfig
+from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.treereg import (
     SentenceScores,
     TreeRegParts,
@@ -122,6 +124,35 @@ def test_parses_of_the_example() -> None:
     scores = SentenceScores(norms, np.arange(1, 6))
     # [1, 5]@4, [1, 4]@1, [2, 4]@3, [2, 3]@2, in words from 0.
     assert greedy_tree(scores) == [(0, 5, 4), (0, 4, 1), (1, 4, 3), (1, 3, 2)]
+
+
+@given(width=st.integers(2, 60).map(lambda half: 2 * half), share=st.floats(0.05, 1))
+def test_any_share_of_the_states_is_the_nearest_width(width: int, share: float) -> None:
+    wanted = round(share * width)
+    assume(wanted >= 2)
+    config = TransformerConfig(
+        vocab_size=5,
+        pad_id=0,
+        root_id=1,
+        eos_id=2,
+        layers=1,
+        d_model=width,
+        heads=1,
+        d_ff=4,
+        treereg_layer=1,
+        treereg_share=share,
+    )
+    with torch.no_grad():
+        model = TransformerLM(config).eval()
+        batch = model.pack([(np.array([1, 3, 4, 2]), np.arange(4))])
+        states = model.treereg_states(batch)
+    assert abs(states.shape[2] - share * width) <= 0.5
+    (block,) = model.blocks
+    found = []
+    block.register_forward_hook(lambda *given: found.append(given[2]))
+    with torch.no_grad():
+        model.treereg_states(batch)
+    assert torch.equal(states, found[0][:, :, :wanted])
 
 
 # --- cases without a term, and of hardly any ---------------------------------------------------

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 from action_oracle import action_model
 from search_oracle import save_checkpoints, tiny_model
+from shell import warm
 
 import pdtools
 from pdtools.cli.main import run
@@ -66,17 +66,21 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in MODELS}
 
 
-def program(
-    arguments: Sequence[str | Path], cache: Path, *, given: str = "", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run Python without a network; transformers puts the code that it runs into ``cache``."""
-    shared = {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+def strangers() -> Path:
+    """The folder of a ``python`` that has imported transformers, and nothing of ours."""
+    parts = ("modeling_auto", "processing_auto", "tokenization_auto")
+    return warm("torch", *(f"transformers.models.auto.{part}" for part in parts))
+
+
+def program(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run Python without a network."""
+    shared = {"HF_HOME": f"{strangers()}/cache", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        [strangers() / "python", *arguments],
         input=given,
         capture_output=True,
         text=True,
-        env={**os.environ, **shared, **environment},
+        env={**os.environ, **shared},
         timeout=600,
     )
 
@@ -123,14 +127,15 @@ print(sorted(type(each).__module__ + "." + type(each).__name__ for each in (conf
 def test_a_stranger_loads_the_stub_and_nothing_else_of_ours(
     exported: dict[str, Path], tmp_path: Path
 ) -> None:
-    saved = tmp_path / "saved"
+    saved, script = tmp_path / "saved", tmp_path / "load.py"
+    script.write_text(LOAD)
     for folder in (exported["demo-base"], saved):  # what was saved is loaded in turn, and saved again
-        done = program(["-c", LOAD, folder, saved], tmp_path / "cache")
+        done = program(script, folder, saved)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip().endswith(
             "['pdtools.hf.PdtoolsConfig', 'pdtools.hf.PdtoolsForCausalLM', 'pdtools.hf.PdtoolsTokenizer']"
         )
-    run_by_others = [path for path in (tmp_path / "cache").rglob("*.py") if path.read_text()]
+    run_by_others = [path for path in (strangers() / "cache").rglob("*.py") if path.read_text()]
     assert {path.name for path in run_by_others} == {STUB_FILE}
     assert {path.read_text() for path in run_by_others} == {STUB}
     assert {path.name for path in saved.glob("*.py")} == {STUB_FILE}
@@ -167,8 +172,9 @@ def test_without_pdtools_one_line_says_how_to_install_it(
         "another project's": "sys.path.insert(0, sys.argv[2])",
     }
     loaded = "AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=True)"
-    code = f"import sys\n{hidden[there]}\nfrom transformers import AutoConfig\n{loaded}"
-    done = program(["-c", code, exported["demo-base"], tmp_path], tmp_path / "cache")
+    script = tmp_path / "load.py"
+    script.write_text(f"import sys\n{hidden[there]}\nfrom transformers import AutoConfig\n{loaded}")
+    done = program(script, exported["demo-base"], tmp_path)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: this model is loaded by pdtools (")
@@ -376,7 +382,7 @@ def test_what_babylm_asks(exported: dict[str, Path], tmp_path: Path) -> None:
             "words": [(begun, " " + end.removesuffix(".")), *[(begun, " doghouses")] * (name == "raw")],
             "alone": [texts[-1].split()[0]],
         }
-    done = program([HELPERS / "babylm_calls.py"], tmp_path / "cache", given=json.dumps(questions))
+    done = program(HELPERS / "babylm_calls.py", given=json.dumps(questions))
     assert done.returncode == 0, done.stderr
     for name, folder in exported.items():
         asked, found = questions[str(folder)], json.loads(done.stdout)[str(folder)]
@@ -476,12 +482,9 @@ def test_lm_evaluation_harness_as_it_is(exported: dict[str, Path], tmp_path: Pat
     given.mkdir()
     documents = tasks(given, pairs, contexts)
     done = program(
-        [
-            *("-m", "lm_eval", "--model", "hf", "--tasks", ",".join(f"our_{each}" for each in documents)),
-            *("--model_args", f"pretrained={folder},trust_remote_code=True"),
-            *("--include_path", given, "--output_path", out, "--log_samples"),
-        ],
-        tmp_path / "cache",
+        *("-m", "lm_eval", "--model", "hf", "--tasks", ",".join(f"our_{each}" for each in documents)),
+        *("--model_args", f"pretrained={folder},trust_remote_code=True"),
+        *("--include_path", given, "--output_path", out, "--log_samples"),
     )
     assert done.returncode == 0, done.stderr
 
@@ -504,7 +507,8 @@ def test_lm_evaluation_harness_as_it_is(exported: dict[str, Path], tmp_path: Pat
 def test_minicons_as_it_is(exported: dict[str, Path], tmp_path: Path) -> None:
     """Told where the tokenizer is: it trusts no code of one that it finds itself."""
     pytest.importorskip("minicons", reason="minicons is not installed")
-    code = """
+    script = tmp_path / "score.py"
+    script.write_text("""
 import json, sys
 from minicons.scorer import IncrementalLMScorer
 total = lambda values: values.sum().item()
@@ -517,9 +521,9 @@ for folder, texts in json.load(sys.stdin).items():
         "rooted": scorer.sequence_score(texts, reduction=total, bos_token=True),
     }
 json.dump(found, sys.stdout)
-"""
+""")
     given = {str(exported[name]): texts for name, texts in MODELS.items()}
-    done = program(["-c", code], tmp_path / "cache", given=json.dumps(given))
+    done = program(script, given=json.dumps(given))
     assert done.returncode == 0, done.stderr
     for name, texts in MODELS.items():
         found = json.loads(done.stdout)[str(exported[name])]

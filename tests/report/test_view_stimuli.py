@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from node_pages import evaluate, needs_node, save_page
+from scipy import stats
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
@@ -114,6 +118,114 @@ def test_means_are_of_the_sentences_that_no_column_tells_apart(told_by: list[str
         for (model, region), mean in (of_items[b] - of_items[a]).groupby(["model", "region"]).mean().items()
     }
     assert {(row[0], row[1], row[2]): row[3] for row in page.document["paired"]} == differences
+
+
+def interval(bits: list[float]) -> list[Any]:
+    """Mean, ends of Student's interval (none of one number), and number."""
+    mean, n = fmean(bits), len(bits)
+    half = stats.t.ppf(0.975, n - 1) * stdev(bits) / math.sqrt(n) if n > 1 else None
+    ends = [None, None] if half is None else [mean - half, mean + half]
+    return [each if each is None else pytest.approx(each, abs=6e-4) for each in (mean, *ends)] + [n]
+
+
+@needs_node
+@pytest.mark.parametrize("seed", range(12))
+def test_any_tables(seed: int, tmp_path: Path) -> None:
+    """One or two files, any number of conditions, rows without items or surprisals, sentences read twice."""
+    rng = random.Random(seed)
+    conditions = list("abcdef")[: [1, 2, 4, 5, 6, 3][seed % 6]]
+    places = [["2", "10", "1"], ["subject", "verb", "-"], ["3", "x"]][seed % 3]
+    rows: list[tuple[str, str, str, str, str, float | None]] = []
+    for file, item in itertools.product(range(1 + seed % 2), ["1", "2", "10", "", "4"]):
+        for model, condition in itertools.product(["m", "n"][: 1 + seed // 6], conditions):
+            for place in places * (1 + (rng.random() < 0.2)):
+                bits = None if rng.random() < 0.1 else rng.randint(0, 200) / 10
+                text = f"t{item}{place}" if place != places[0] or seed % 4 else f"t{item}{condition}"
+                if rng.random() < 0.9:
+                    rows.append((f"{model}{file}", item, condition, place, text, bits))
+    half = [row for row in rows if row[0].endswith("0")], [row for row in rows if row[0].endswith("1")]
+    paths = []
+    for name, own in zip("tu", half, strict=True):
+        lines = [f"{m},{i},{c},{p},{t},{'' if b is None else b}" for m, i, c, p, t, b in own]
+        text = "\n".join(["model,item,condition,region,region_text,surprisal", *lines]) + "\n"
+        paths += [write(tmp_path / f"{name}.csv", text)] if own else []
+    page = stimuli_page(paths)
+
+    known: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    texts: dict[str, dict[str, set[str]]] = {}
+    for model, item, condition, place, text, bits in rows:
+        texts.setdefault(place, {}).setdefault(item, set()).add(text)
+        if bits is not None:
+            known.setdefault((model, condition, place), {}).setdefault(item, []).append(bits)
+    ordered = sorted(texts, key=int) if all(each.isdecimal() for each in texts) else [*texts]
+    labels = {}
+    for place, of in texts.items():
+        own_texts = [each for item, each in of.items() if item]
+        is_one = all(len(each) == 1 for each in own_texts)
+        labels[place] = f"{place} {min(own_texts[0])}" if is_one else place
+    wanted = []
+    for (model, condition, place), of in known.items():
+        bits_of = [b for item, each in of.items() if item for b in each]  # without those of no item
+        if bits_of:
+            at = ordered.index(place) + 1
+            wanted.append([model, condition, at, *interval(bits_of), labels[place]])
+    names = ("series", "condition", "region", "mean", "low", "high", "n", "label")
+    assert [[row[name] for name in names] for row in page.document["rows"]] == wanted
+    there = list(dict.fromkeys(row[1] for row in wanted))
+    assert page.document["conditions"] == there
+    pairs = [*itertools.combinations(there, 2)] if len(there) <= 4 else [(there[0], b) for b in there[1:]]
+    paired = []
+    for (a, b), model, place in itertools.product(pairs, page.document["models"], ordered):
+        one, other = (known.get((model, name, place), {}) for name in (a, b))
+        differences = [fmean(other[item]) - fmean(one[item]) for item in one if item and item in other]
+        if differences:
+            paired.append([model, f"{b} − {a}", labels[place], *interval(differences)])
+    assert page.document["paired"] == paired
+    without = sum(row[5] is None for row in rows)
+    of_none = sum(row[1] == "" for row in rows)
+    notes = [f"{without} rows without a surprisal are in no mean"] * (without > 0)
+    notes += [
+        f"{of_none} rows without an item are in no difference, and in no mean of a condition that has items"
+    ] * (of_none > 0)
+    assert list(page.notes) == notes
+    items: dict[str, dict[tuple[str, str], list[tuple[str, float | None]]]] = {}
+    for model, item, condition, _, text, bits in rows:
+        items.setdefault(item, {}).setdefault((condition, model), []).append((text, bits))
+    program = """
+      all("details").find((each) => each.firstChild.textContent.startsWith("Items")).open = true;
+      while (!all("h3").length) await later();
+      const texts = (of) => all(of).map((each) => each.textContent);
+      const every = [texts("h3"), texts(".tokens")], found = {};
+      for (const wanted of ["10", "T2", "nothing"]) {
+        write(one("input"), wanted);
+        await later();
+        found[wanted] = texts("h3");
+      }
+      return { every, found, drawn: one(".chart").spec.data.values.length };
+    """
+    shown = evaluate(save_page(page, tmp_path / "page.html"), program)
+    assert shown["drawn"] == len(wanted)
+    titles = {item: f"Item {item}" if item else "Sentences" for item in items}
+    assert shown["every"][0] == [*titles.values()]
+    strips = []
+    for of in items.values():
+        for condition in dict.fromkeys(condition for condition, _ in of):
+            for model in page.document["models"]:
+                if (own_rows := of.get((condition, model))) is not None:
+                    cells = [
+                        f"{text} {'–' if bits is None else format(bits, '.1f')}" for text, bits in own_rows
+                    ]
+                    total = format(sum(bits or 0 for _, bits in own_rows), ".1f")
+                    strips.append(f"{condition}, {model} {total}:{''.join(cells)}")
+    assert shown["every"][1] == strips
+    for wanted_text in ("10", "T2", "nothing"):
+        has = {item for item in items if any(wanted_text.lower() in text for text in words_of(items[item]))}
+        of = [title for item, title in titles.items() if item in has or item == wanted_text]
+        assert shown["found"][wanted_text] == of
+
+
+def words_of(of: dict[tuple[str, str], list[tuple[str, float | None]]]) -> list[str]:
+    return [" ".join(text for text, _ in own) for own in of.values()]
 
 
 def test_other_shapes(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from gilt_oracle import PlainNetwork
+from hypothesis import given
+from hypothesis import strategies as st
 from search_oracle import EOS, ROOT, row, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
@@ -179,3 +181,21 @@ def test_as_many_hypotheses_as_before_have_scores_of_their_own(
     assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, rel=2e-6, abs=1e-5)
     graphs = [sorted(graph_of_history(history).arcs) for _, history in found.derivations]
     assert graphs == [sorted(each.graph) for each in hypotheses]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([-1.0, -2.0, -2.5])), min_size=1, max_size=8)
+)
+def test_any_parses_equally_probable_are_in_the_order_of_their_derivations(
+    found: list[tuple[str, float]],
+) -> None:
+    """Each the sum of its derivations, of which the most probable come first."""
+    found = sorted(found, key=lambda pair: -pair[1])
+    derivations = [(joint, Tree.from_brackets(f"(S (X {word}))")) for word, joint in found]
+    sums: dict[str, list[float]] = {}
+    for word, joint in found:
+        sums.setdefault(word, []).append(joint)
+    order = sorted(sums, key=lambda word: -float(np.logaddexp.reduce(sums[word])))
+    parsed = Parsed.of(derivations, 0.0, 0.0, k_best=9)
+    assert [tree.words[0] for _, tree in parsed.k_best] == order
+    assert [joint for joint, _ in parsed.k_best] == [float(np.logaddexp.reduce(sums[word])) for word in order]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from action_oracle import action_model
+from hypothesis import given
+from hypothesis import strategies as st
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 from toy_models import loaded
@@ -16,6 +18,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model
+from pdtools.search.next_tokens import ranks
 from pdtools.search.options import Context, SearchOptions
 from pdtools.search.scores import NextTokens, Unscorable
 from pdtools.tokenization import Sentence, split_spaces
@@ -94,6 +97,16 @@ def test_what_follows_a_narrow_search_is_a_distribution(name: str) -> None:
         (table,) = scorer.next_tokens([text])
         words = slice(3, 6)
         assert np.ptp(found[words] - table.logprobs[-1][words]) < 1e-4
+
+
+@given(st.lists(st.lists(st.integers(-3, 0), min_size=4, max_size=4), min_size=1, max_size=5), st.data())
+def test_any_rank_is_that_among_likelier_tokens(rows: list[list[int]], data: st.DataObject) -> None:
+    """Equally probable tokens have the same rank, the best."""
+    tokens = [data.draw(st.integers(0, 3)) for _ in rows]
+    found = ranks(np.array(rows, np.float64), np.array(tokens, np.int32)).tolist()
+    assert found == [
+        sorted(row, reverse=True).index(row[token]) + 1 for row, token in zip(rows, tokens, strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from pdtools.search.families.actions import inside_words
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search, with_particles
 from pdtools.search.options import Particles, SearchOptions
-from pdtools.search.particles import thin, uniform_of
+from pdtools.search.particles import by_choices, thin, uniform_of
 from pdtools.search.scores import GivenRow, RowScore
 
 A, B, C = 3, 4, 5
@@ -121,6 +121,19 @@ def test_estimates_are_unbiased_and_exact_with_enough_particles(
         deviations.append(ratio.std(0, ddof=1)[-1])
     assert deviations[0] > 1e-4  # there was something to draw
     assert deviations[1] < deviations[0]
+
+
+def test_every_choice_is_thinned_by_a_number_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, bytes]] = []
+
+    def half(seed: int, prefix: np.ndarray) -> float:
+        asked.append((seed, prefix.tobytes()))
+        return 0.5
+
+    monkeypatch.setattr("pdtools.search.particles.uniform_of", half)
+    for seed in (0, 7):
+        by_choices(tiny_model(), row([A, B, C, A]), Particles(number=2, seed=seed))
+    assert len(set(asked)) == len(asked) > 10
 
 
 def test_particles_beat_those_that_draw_one_attachment_each(draws: Callable[..., np.ndarray]) -> None:

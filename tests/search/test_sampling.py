@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from search_oracle import EOS, PAD, ROOT, all_attachments, parts, tiny_model
 
 from pdtools.models import LanguageModel
@@ -86,6 +87,18 @@ def test_strings_stay_within_the_model() -> None:
     draws = list(sample(model, number=50, seed=0))
     assert max(len(s.tokens) for s in draws) == 4
     assert not all(s.complete for s in draws)
+
+
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"layout": "window"}, {"layout": "window", "window_roots": "given"}], ids=str
+)
+def test_no_token_is_drawn_that_no_string_has(name: str, settings: dict[str, str]) -> None:
+    """Of the special tokens only the one that ends strings; in windows none does, but a predicted ROOT."""
+    model = tiny_model(name, **settings)
+    ends = set() if model.layout == "window" and model.end_id != ROOT else {model.end_id}
+    logprobs = model.derive(1, 6).logprobs()[0]
+    assert set(torch.nonzero(logprobs == -torch.inf)[:, 0].tolist()) == {PAD, ROOT, EOS} - ends
 
 
 def test_a_model_without_a_head_draws_strings() -> None:

@@ -55,6 +55,19 @@ def test_what_it_is_to_each_kind() -> None:
         AUTO_SEARCH.check_number()
 
 
+@pytest.mark.parametrize("beam", [1, 9, 10, 19, 20, 47, 100, 300])
+@pytest.mark.parametrize("word_beam", [None, 1])
+@pytest.mark.parametrize("fast_track", [None, 0, 3])
+def test_any_width_that_is_not_given_is_a_share_of_the_beam(
+    beam: int, word_beam: int | None, fast_track: int | None
+) -> None:
+    """A tenth, one at least, and a twentieth, whatever the other is."""
+    found = SearchOptions(beam=beam, word_beam=word_beam, fast_track=fast_track).described(has_widths=True)
+    words = word_beam or max(1, len(range(10, beam + 1, 10)))
+    fast = len(range(20, beam + 1, 20)) if fast_track is None else fast_track
+    assert found == {"beam": beam, "margin": None, "word_beam": words, "fast_track": fast}
+
+
 def test_widths_and_margins_that_no_search_has() -> None:
     for wrong in (-1.0, float("nan")):
         with pytest.raises(PdtoolsError, match="margin must be at least 0"):

@@ -242,19 +242,24 @@ def test_the_binarization_of_trees_is_kept(
         "like others": [replace_groups(tree.to_brackets()) for tree in binary],
         "plain": [tree.to_brackets() for tree in plain],
     }
+    trees["left"] = trees["plain"]
     chosen = {"kept": ShardSettings(**layout), "like others": ShardSettings(factor="right", **layout)}
-    chosen["plain"] = chosen["like others"]
-    found = {}
+    chosen |= {"plain": chosen["like others"], "left": ShardSettings(factor="left", **layout)}
+    found, said = {}, {}
     for name, texts in trees.items():
         (tmp_path / f"{name}.trees").write_text("\n".join(texts), encoding="utf-8")
-        shards_from_files(
-            [str(tmp_path / f"{name}.trees")], tokenizer, chosen[name], tmp_path / name, Rejects()
-        )
+        sources = [str(tmp_path / f"{name}.trees")]
+        manifest = shards_from_files(sources, tokenizer, chosen[name], tmp_path / name, Rejects())
+        said[name] = manifest["settings"]["binarization"]
         found[name] = pq.read_table(tmp_path / name / "part-00000.parquet")
-        _build(tmp_path / "again", texts, tokenizer, **dataclasses.asdict(chosen[name]))
+        again = _build(tmp_path / "again", texts, tokenizer, **dataclasses.asdict(chosen[name]))
+        assert again["settings"] == manifest["settings"]
         assert found[name].equals(pq.read_table(tmp_path / "again" / "part-00000.parquet"))
     assert found["kept"].equals(found["like others"])
     assert found["kept"].equals(found["plain"]) == (form in ("right", "none"))
+    same = [name for name in ("plain", "left") if found["kept"].equals(found[name])]
+    assert said.pop("kept") == ({"plain": "right", "left": "left"}[same[0]] if same else "given")
+    assert said == {"like others": "right", "plain": "right", "left": "left"}
 
 
 def replace_groups(text: str) -> str:
@@ -280,6 +285,7 @@ def test_metadata_says_what_the_numbers_mean(tmp_path: Path) -> None:
     assert manifest["settings"] == {
         "layout": "sentence",
         "factor": "left",
+        "binarization": "left",
         "tape": "none",
         "constituents": "none",
         "text_style": "ptb",

@@ -11,11 +11,13 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "examples" / "stimuli.R"
 PACKAGES = 'for (name in c("dplyr", "ggplot2", "lme4", "readr")) library(name, character.only = TRUE)'
 RSCRIPT = shutil.which("Rscript")
-needs_r = pytest.mark.skipif(
-    RSCRIPT is None or subprocess.run([RSCRIPT, "-e", PACKAGES], capture_output=True).returncode != 0,
-    reason="R, or one of dplyr, ggplot2, lme4, readr is not installed",
-)
 BITS = {("1", "a"): 3.0, ("1", "b"): 5.5, ("2", "a"): 1.0, ("2", "b"): 2.0, ("3", "a"): 7.0, ("3", "b"): 11.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packages() -> None:
+    if RSCRIPT is None or subprocess.run([RSCRIPT, "-e", PACKAGES], capture_output=True).returncode:
+        pytest.skip("R, or one of dplyr, ggplot2, lme4, readr is not installed")
 
 
 def run_script(folder: Path, rows: list[str], header: str, *arguments: str) -> str:
@@ -29,7 +31,6 @@ def run_script(folder: Path, rows: list[str], header: str, *arguments: str) -> s
     return done.stdout
 
 
-@needs_r
 def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
     """Of one sentence for each item and condition, the fixed effect is the mean difference."""
     rows = [
@@ -50,14 +51,12 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
     assert "no region is given" not in out
 
 
-@needs_r
 def test_whole_sentences(tmp_path: Path) -> None:
     rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]
     out = run_script(tmp_path, rows, "Item,Condition,model,surprisal,crossing")
     assert "conditionb" in out
 
 
-@needs_r
 def test_the_chunks_of_the_quarto_document(tmp_path: Path) -> None:
     """Without Quarto: what its chunks ask for is there once the script is sourced."""
     rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pdtools.models import collate
 from pdtools.tokenization import train_word_tokenizer
@@ -29,6 +31,14 @@ def test_so_many_of_each_row_and_never_what_is_no_word() -> None:
     assert torch.equal(masked.tokens[~masked.scored], batch.tokens[~masked.scored])
     kept = (batch.tokens == TOKENIZER.root_id) | (batch.tokens == TOKENIZER.eos_id) | ~batch.real()
     assert not bool((masked.scored & kept).any())
+
+
+@given(length=st.integers(1, 30), share=st.floats(0.01, 1), every=st.booleans())
+def test_any_share_hides_the_nearest_whole_number(length: int, share: float, every: bool) -> None:
+    batch = collate([row(length, length), row(2, 0)], TOKENIZER.pad_id)
+    masking = Masking(tokenizer=TOKENIZER, share=share, replacement="mask" if every else "bert")
+    hidden = int(masking.apply(batch, [0, 1], EVALUATION).predicted()[0].sum())
+    assert hidden == 1 if share * length < 1 else abs(hidden - share * length) <= 0.5
 
 
 def test_what_is_read_in_place_of_hidden_tokens() -> None:

@@ -6,12 +6,15 @@ import itertools
 import json
 import os
 import re
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forked import killed_at
+from hypothesis import given
+from hypothesis import strategies as st
 from node_pages import evaluate, needs_node, save_page
 from toy_hub import running_hub, use_hub
 
@@ -83,6 +86,37 @@ def test_each_kept_checkpoint_is_a_folder_of_its_own(
         assert (folder / STUB_FILE).is_file()
         assert "# out\n" in (folder / "README.md").read_text()
         assert (folder / "training.json").is_file()
+
+
+@given(
+    kept=st.dictionaries(
+        st.integers(1, 2000),
+        st.lists(st.integers(1, 30), max_size=2, unique=True),
+        min_size=1,
+        max_size=4,
+    ),
+    unit=st.sampled_from([1, 500, 1000, 250_000, 1_000_000]),
+)
+def test_any_kept_checkpoint_has_the_names_of_its_words(kept: dict[int, list[int]], unit: int) -> None:
+    """In the order of training; a name is a number of millions, thousands or words, the shortest."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "run.json").write_text("{}")
+        wanted = []
+        for step, numbers in kept.items():
+            place = Path(folder, f"step-{step}")
+            place.mkdir()
+            words = [step * 10**9 + number * unit for number in numbers]  # no two steps have the same
+            (place / "config.json").write_text(json.dumps({"kept_at_words": words} if words else {}))
+            names = [
+                min(
+                    (f"{n}", f"{n / 1000:.15g}k", f"{n / 10**6:.15g}M"),
+                    key=lambda name: ("." in name, len(name)),
+                )
+                for n in words
+            ]
+            wanted.append((step, [f"chck_{name}" for name in names] or [f"step-{step}"]))
+        found = [*revisions_of(folder)]
+    assert found == [*(name for _, names in sorted(wanted) for name in names), "main"]
 
 
 def test_a_revision_loads_in_transformers(trained: Path, tmp_path: Path) -> None:

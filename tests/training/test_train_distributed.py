@@ -108,7 +108,8 @@ def runs(
     add("fsdp-sclm", {**NO_DROPOUT, "scaffold": "past"}, uneven, model="sclm", distribution="fsdp")
     train(toy_train, folder / "one-sclm", recipe(work[-1]), valid=toy_valid)
     # TreeReg's term, which is divided by other numbers than the rest; uneven shares, and no clipping.
-    treereg = {**SENTENCES, "normalize": "token", "treereg_every": 3, "treereg_weight": 0.7}
+    tokens = {**SENTENCES, "normalize": "token"}
+    treereg = {**tokens, "treereg_every": 3, "treereg_weight": 0.7}
     treereg_options = {**NO_DROPOUT, "treereg_layer": 1, "treereg_share": 0.5}
     for beside in ({}, {"treereg_shards": str(toy_valid)}):
         name = "treereg-beside" if beside else "treereg"
@@ -127,15 +128,18 @@ def runs(
             add(
                 f"{distribution}-{name}",
                 {**NO_DROPOUT, **own},
-                {**treereg, "batch_tokens": 60, **warmup},
+                {**(treereg if own else tokens), "batch_tokens": 60, **warmup},
                 model=model,
                 distribution=distribution,
             )
             work[-1] |= {"shards": str(window_train), "valid": str(window_valid)}
         train(window_train, folder / f"one-{name}", recipe(work[-1]), valid=window_valid)
     # One to three prompts a batch: answers by their weight, numbers by their count.
-    prompts = {**SENTENCES, "normalize": "token", "answer_weight": 3.0}
-    for name, task, model in (("answers", SAME, "pushdown"), ("numbers", HOW_LATE, "transformer")):
+    answers = {**tokens, "answer_weight": 3.0}
+    for name, task, model, prompts in (
+        ("answers", SAME, "pushdown", answers),
+        ("numbers", HOW_LATE, "transformer", tokens),
+    ):
         shards = toy_prompts(folder / f"{name}-shards", 10, 1, task)
         for distribution in ("ddp", "fsdp"):
             options = {**NO_DROPOUT, "layout": "window"}

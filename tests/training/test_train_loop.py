@@ -307,8 +307,13 @@ def build_weights(wanted: Recipe, shards: Path) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in build_model(wanted.model, config).named_parameters()}
 
 
-@pytest.mark.parametrize(("weight", "clip"), [(1.0, 0.0), (0.5, 0.05), (0.0, 1.0)])
-def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("weight", "clip", "alone"), [(1.0, 0.0, 0), (0.5, 0.05, 0), (0.0, 1.0, 0), (0.5, 0.05, 2)]
+)
+def test_steps_equal_plain_torch(
+    weight: float, clip: float, alone: int, toy_train: Path, tmp_path: Path
+) -> None:
+    """In the first steps the head may learn alone: the norm that is clipped is its own then."""
     wanted = recipe(
         "pushdown",
         NO_DROPOUT,
@@ -318,6 +323,7 @@ def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tm
         weight_decay=0.2,
         batch_tokens=80,
         eps=1e-3,
+        head_warmup_steps=alone,
     )
     train(toy_train, tmp_path / "run", wanted)
 
@@ -348,6 +354,9 @@ def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tm
                 tokens += len(shards.tokens(row)) - 1
         optimizer.zero_grad()
         (torch.stack(losses).sum() / tokens).backward()
+        for name, p in model.named_parameters():
+            if step <= alone and not name.startswith("head."):
+                p.grad = None
         if clip:
             norm = torch.sqrt(sum(p.grad.square().sum() for p in model.parameters() if p.grad is not None))
             for p in model.parameters():
@@ -684,7 +693,9 @@ def test_another_tokenizer_or_binarization(
     other = make_shards(4, tokenizer=toy_tokenizer([*WORDS, "zebra"]))
     with pytest.raises(PdtoolsError, match="tokenized differently from the training shards"):
         train(toy_train, tmp_path / "run", recipe(), valid=other)
-    with pytest.raises(PdtoolsError, match="factor is left, but right in the training shards"):
+    with pytest.raises(
+        PdtoolsError, match="binarized to the left, but the trees of training are binarized to the right"
+    ):
         train(toy_train, tmp_path / "run", recipe(), valid=make_shards(4, factor="left"))
     assert not (tmp_path / "run").exists()
 
@@ -711,6 +722,22 @@ def test_sentences_longer_than_the_model(toy_train: Path, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="no sentences that the model can take"):
         tiny = recipe(options={"positions": "learned", "max_length": 2}, steps=1)
         train(toy_train, tmp_path / "none", tiny, on_error="skip")
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        *(("pushdown", key) for key in ("treereg", "arc", "count", "answer")),
+        *(("transformer", key) for key in ("attachment", "treereg", "answer")),
+    ],
+)
+def test_a_weight_of_no_loss(model: str, key: str, toy_train: Path, tmp_path: Path) -> None:
+    """A weight whose loss the model does not have would change nothing."""
+    with pytest.raises(
+        PdtoolsError, match=f"train.{key}_weight = 0.7 weighs a loss that this model does not"
+    ):
+        train(toy_train, tmp_path / "run", recipe(model, **{f"{key}_weight": 0.7}))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_loss_that_is_not_finite(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:

@@ -42,6 +42,22 @@ def test_corner_values() -> None:
     assert [learning_rate(s, constant) for s in (5, 10, 60, 110)] == [1.0, 2.0, 2.0, 2.0]
 
 
+@given(
+    steps=st.integers(1, 60),
+    warmup=st.integers(0, 40),
+    factor=st.floats(0.01, 1),
+    schedule=st.sampled_from(["cosine", "linear", "constant", "plateau"]),
+    data=st.data(),
+)
+def test_any_rate_is_the_schedules_times_the_factor(
+    steps: int, warmup: int, factor: float, schedule: Any, data: st.DataObject
+) -> None:
+    """In the warm-up too, which an evaluation may come before the end of."""
+    config = TrainConfig(steps=steps, warmup_steps=warmup, schedule=schedule)
+    step = data.draw(st.integers(1, steps))
+    assert learning_rate(step, config, factor) == pytest.approx(factor * learning_rate(step, config))
+
+
 def test_only_matrices_decay() -> None:
     config = make_config(
         "pushdown",

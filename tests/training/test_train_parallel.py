@@ -1,5 +1,6 @@
 """One reduction per step, seen from inside one process that is a group of its own."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from search_oracle import tiny_model
 from pdtools.models import build_model
 from pdtools.shards import ShardSet
 from pdtools.training import ParallelModel, Ranks, Recipe, Sentences, complete_recipe
+from pdtools.training.distributed import seed_rank
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
@@ -54,3 +56,13 @@ def test_one_reduction_per_step(distribution: Any, toy_train: Path) -> None:
             assert bool(parallel.gradients()) == last
     parallel.settle()
     assert len(parallel.gradients()) == len(list(model.parameters()))
+
+
+def test_any_rank_and_step_have_random_numbers_of_their_own() -> None:
+    """For ranks that a resumed run had not before: not those of another rank, seed or step."""
+    drawn = set()
+    for seed, rank, step in itertools.product((0, 1, 2), (0, 1, 2), (0, 1, 5)):
+        for _ in range(2):  # the same again
+            seed_rank(seed, rank, step)
+            drawn.add((seed, rank, step, float(torch.rand(1, dtype=torch.float64))))
+    assert len(drawn) == len({number for *_, number in drawn}) == 27

@@ -15,6 +15,7 @@ from pdtools.evaluation.perplexity.record import KINDS
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
+from pdtools.shards.format import check_binarization
 
 if TYPE_CHECKING:
     import numpy as np
@@ -369,14 +370,12 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
     hint = "make the shards with pdtools tapes or blocks, and this model as --tokenizer"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
         raise InputError("not made with the tokenizer of the model", file=shards.folder, hint=hint)
-    for key in ("layout", "factor"):
-        found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
-        matters = layouts if key == "layout" else loaded.model.derivation_kind.exist
-        # Kept groups are the trees' own: what is binarized besides is right-branching.
-        if matters and len({"right" if each == "given" else each for each in (found, wanted)}) > 1:
-            raise InputError(
-                f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
-            )
+    found, trained = shards.manifest["settings"], loaded.config["shards"]
+    if layouts and found["layout"] != (wanted := trained.get("layout", "sentence")):
+        reason = f"layout {found['layout']}, but the model was trained with layout {wanted}"
+        raise InputError(reason, file=shards.folder, hint=hint)
+    if loaded.model.derivation_kind.exist:
+        check_binarization(shards.folder, found, trained)
     # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
     is_labelled = loaded.model.derivation_kind.labelled and shards.has_constituents
     if is_labelled and shards.labels != loaded.tokenizer.labels:

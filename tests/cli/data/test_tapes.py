@@ -78,7 +78,7 @@ def test_options_reach_the_shards(trees: str, tmp_path: Path) -> None:
     assert run(["tapes", trees, "-o", str(out), "--layout", "sentence", *options.split()]) == 0
     shards = ShardSet.open(out)
     kept = {"layout": "sentence", "factor": "left", "tape": "none", "text_style": "raw"}
-    kept["constituents"] = "labelled"
+    kept |= {"binarization": "left", "constituents": "labelled"}
     assert shards.manifest["settings"] == kept
     assert (shards.tokenizer.kind, shards.tokenizer.vocab_size) == ("bpe", 262)
     assert "tape" not in pd.read_parquet(out / "part-00000.parquet").columns

@@ -42,6 +42,9 @@ def test_conditions(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(" ".join(free).split()) == {"(1", "(2", ")1", ")2"}
     limits = ("--min-length", "2", "--max-length", "4", "--depth", "1", "--brackets", "1")
     assert set(lines(capsys, "-n", "300", *limits)) == {"(1 )1", "(1 )1 (1 )1"}
+    # A limit that is given, also 0, takes the place of the setting's; the others stay.
+    short = lines(capsys, "-n", "300", "--setting", "released-like", "--min-length", "0", "--depth", "2")
+    assert "" in short
     assert run([*DYCK, "-n", "1", "--max-length", "4"]) == 1  # released-like: 6 or more
     assert "no string meets these conditions" in capsys.readouterr().err
 
@@ -91,6 +94,14 @@ def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     prefixes = read_prefixes(path)
     assert len(prefixes) == 6
     assert all(prefix.dependency >= 9 and len(prefix.tokens) <= 40 for prefix in prefixes)
+    # Each limit is the one that is given, whichever of the two kinds is made.
+    for kind in (["--dependency", "1", "--depth", "2"], ["--depths", "5"]):
+        limits = ["--number", "60", "--brackets", "12", "--seed", "4", *kind]
+        assert run(["generate", "dyck-prefixes", *limits, "-q", "-o", str(tmp_path / f"{kind[0]}.tsv")]) == 0
+        made = read_prefixes(tmp_path / f"{kind[0]}.tsv")
+        types = {int(token[1:]) for prefix in made for token in prefix.tokens}
+        assert {prefix.depth for prefix in made} == ({1, 2} if kind[0] == "--dependency" else {5})
+        assert 10 <= max(types) <= 12
     assert run([*command, "--depths", "4-5", "-q"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split("\t") == ["prefix", "closer", "dependency", "depth"]

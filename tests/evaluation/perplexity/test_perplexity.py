@@ -23,6 +23,7 @@ from tokenizers.models import WordPiece
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity import evaluate
 from pdtools.evaluation.perplexity.evaluate import (
+    check_shards,
     evaluate_perplexity,
     evaluate_string_perplexity,
     evaluate_text_perplexity,
@@ -48,6 +49,7 @@ from pdtools.tokenization import (
     train_bpe_tokenizer,
     train_word_tokenizer,
 )
+from pdtools.training.shard_input import check_same
 from pdtools.trees import SourcedTree, Tree
 
 TREES = (
@@ -296,13 +298,50 @@ def test_shards_of_another_kind_are_refused(
         evaluate_perplexity(
             make_shards(tmp_path / "other", other), loaded, search=SearchOptions(beam=1), rejects=Rejects()
         )
-    with pytest.raises(InputError, match="factor left"):
+    with pytest.raises(InputError, match="its trees are binarized to the left"):
         evaluate_perplexity(
             make_shards(tmp_path / "left", tokenizer, "left"),
             loaded,
             search=SearchOptions(beam=1),
             rejects=Rejects(),
         )
+
+
+# Settings of --binarize, and trees: as they are, or with groups.
+SHARDS_OF = {
+    "flat, right": ("right", "(S (X a) (X b) (X c) (X a))"),
+    "flat, left": ("left", "(S (X a) (X b) (X c) (X a))"),
+    "flat": ("given", "(S (X a) (X b) (X c) (X a))"),
+    "right groups": ("given", "(S (X a) (S|<X> (X b) (S|<X> (X c) (X a))))"),
+    "left groups": ("given", "(S (S|<X> (S|<X> (X a) (X b)) (X c)) (X a))"),
+    "heads' groups": ("given", "(S (X a) (S|<X> (S|<X> (X b) (X c)) (X a)))"),
+    "heads' groups, left": ("left", "(S (X a) (S|<X> (S|<X> (X b) (X c)) (X a)))"),
+}
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("trained", SHARDS_OF)
+@pytest.mark.parametrize("found", SHARDS_OF)
+def test_binarizations_of_training_and_other_shards(trained: str, found: str, tmp_path: Path) -> None:
+    """Training and scoring refuse shards whose attachments are of another kind, whatever the settings say."""
+    models, tokenizer = save_checkpoints(tmp_path)
+    factors, texts = zip(SHARDS_OF[trained], SHARDS_OF[found], strict=True)
+    one, other = (
+        make_shards(tmp_path / name, tokenizer, factor, (text, "(X c)"))
+        for name, factor, text in zip(("train", "valid"), factors, texts, strict=True)
+    )
+    loaded = load_checkpoint(models["pushdown"])
+    loaded.config["shards"].update(one.manifest["settings"])
+    groups = [shards.attach(0).tolist() for shards in (one, other)]
+    kinds = [group in ([0, 1, 2, 3, 1, 0], [0, 1, 1, 2, 3, 0]) for group in groups]
+    doubtful = not kinds[0] and factors[1] == "given"  # few trees may show none of the groups
+    for check in (check_same, lambda one, other: check_shards(other, loaded)):
+        if groups[0] == groups[1]:
+            check(one, other)
+        else:
+            error = UserWarning if doubtful else InputError
+            with pytest.raises(error, match="trees .*, but the trees of training "):
+                check(one, other)
 
 
 def test_sentences_longer_than_the_model(tmp_path: Path) -> None:

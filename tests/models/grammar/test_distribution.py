@@ -15,6 +15,7 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.output import Allowed, Linear, OutputLayer
 from pdtools.search.sampling import sample
 
 ONE_OF_EACH = [("tg", "relative"), ("plm", "relative"), ("plm-mask", "learned")]
@@ -245,3 +246,28 @@ def test_draws_stop_where_there_is_no_room() -> None:
 def test_settings_that_make_no_model(name: str, settings: dict[str, object], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
         action_model(name, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_output_layer_computed_again(seed: int) -> None:
+    """Of any mixture of prefixes: some that end in a token, some that do not, with and without closers."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def some(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=draw) < 0.5
+
+    rows, vocabulary, structure, width = 7, 9, 4, 5
+    begins, continues = some(vocabulary), torch.zeros(vocabulary, dtype=torch.bool)
+    continues[2:] = ~begins[2:] & some(vocabulary - 2)  # what is neither is special
+    weight = torch.randn(vocabulary + structure, width, generator=draw)
+    bias = torch.randn(vocabulary + structure, generator=draw) if seed % 2 else None
+    hidden = torch.randn(rows, width, generator=draw)
+    may = Allowed(some(rows, structure), some(rows), some(rows))
+    may.structure[:, 0] = True  # something may follow
+    tokens = torch.randint(vocabulary, (rows,), generator=draw)
+    found = OutputLayer.of(Linear(weight, bias), begins, continues).logprobs(hidden, may, tokens)
+    logits = hidden @ weight.T if bias is None else hidden @ weight.T + bias
+    allowed = (begins & may.tokens[:, None]) | (continues & may.continuing[:, None])
+    wanted = logits.masked_fill(~torch.cat([allowed, may.structure], 1), -torch.inf).log_softmax(1)
+    torch.testing.assert_close(found[0], wanted[:, vocabulary:])
+    torch.testing.assert_close(found[1], wanted[torch.arange(rows), tokens])

@@ -266,7 +266,9 @@ def test_a_model_computes_the_same_with_kernels(
 
 @pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="the tests above run by themselves")
 def test_kernels_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))]
+    """Of this file, and of attention over superpositions of stacks."""
+    files = (__file__, Path(__file__).with_name("test_fused_stack_attention.py"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)]
     result = subprocess.run(
         command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )

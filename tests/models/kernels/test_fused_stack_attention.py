@@ -1,17 +1,14 @@
 """The kernels for CUDA against torch's operations: on a GPU, or in Triton's interpreter without one.
 
-Triton decides when it is first imported whether it interprets, so without a GPU one test runs the others in a
-process of its own. The interpreter runs one thread: what threads do to each other it does not show.
+Without a GPU a test of test_fused_attention.py runs these in the interpreter, in a process of its own. That
+runs one thread: what threads do to each other it does not show.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,16 +43,6 @@ def test_it_equals_the_operations_of_torch(n: int, cells: int, monkeypatch: pyte
         found.append((rows.detach(), *torch.autograd.grad((rows * weight).sum(), actions)))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
-
-
-@pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="runs the others in the interpreter")
-def test_kernels_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))]
-    result = subprocess.run(
-        command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stdout
-    assert " passed" in result.stdout
 
 
 @pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="a GPU compiles them; the interpreter does not")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -167,6 +168,33 @@ def test_a_backend_computes_what_its_kernel_does(
         mixed = attention_in_blocks(q, k, v, Terms(**given), dropout, keep_weights=True)
     for one, other in zip(ours, mixed_with_gradients(work, mixed), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("how", ["C", "blocks by torch", "torch", "keys on the stack"])
+def test_what_is_dropped_is_another_in_each_pass_sentence_and_head(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that are alike in all else."""
+    if how == "C" and IN_C.library(torch.float32) is None:
+        pytest.skip("no C compiler")
+    if how != "C":
+        monkeypatch.setattr("pdtools.models.kernels.block_attention.native_takes", lambda *_: False)
+    stack = how == "keys on the stack"
+    work = work_of(
+        "stack" if stack else "relative",
+        32,
+        mask="stack" if stack else "causal",
+        dropout=0.5,
+        dtype=torch.bfloat16 if how == "torch" else torch.float32,
+    )
+    for parameter in (p for term in work.terms for p in term.parameters()):
+        torch.nn.init.zeros_(parameter)
+    work.q, work.k, work.v = (x[:1, :1].expand_as(x).contiguous() for x in (work.q, work.k, work.v))
+    assert backend_of(work).name == how
+    passes = torch.stack([backend_of(work).attend(work).detach() for _ in range(2)])  # (2, B, H, N, d)
+    rows = passes[..., 16:, :].flatten(0, 2)
+    for one, other in itertools.combinations(rows, 2):
+        assert float((one == other).all(1).float().mean()) < 0.5  # few keys on a stack may be dropped alike
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

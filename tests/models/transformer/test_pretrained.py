@@ -14,7 +14,7 @@ from torch import nn
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.initial import initialize_from
-from pdtools.models.transformer.pretrained import read_pretrained
+from pdtools.models.transformer.pretrained import pretrained_options, read_pretrained
 
 transformers = pytest.importorskip("transformers")
 
@@ -98,6 +98,20 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
+def test_each_option_is_the_one_of_the_model(kind: str, tmp_path: Path) -> None:
+    """Also those that make no difference to what a trained model gives."""
+    changes: dict[str, Any] = {"embd_pdrop": 0.2, "attn_pdrop": 0.3, "resid_pdrop": 0.4}
+    if kind == "roberta":
+        changes = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+    saved(kind, tmp_path, **changes)
+    options = pretrained_options(tmp_path)
+    found = [options[f"{place}_dropout"] for place in ("input", "attention", "output")]
+    assert found == [0.2, 0.3, 0.4 if kind == "gpt2" else 0.2]
+    of_weights = ("layers", "d_model", "heads", "d_ff", "max_length", "norm_eps")
+    assert [options[name] for name in of_weights] == [2, 16, 4, 20, 24, 1e-3]
+
+
 def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path) -> None:
     """Where scores are all far below 0, as GPT-2's are, its own softmax does not see it; ours must not."""
     theirs = saved("gpt2", tmp_path / "hf")
@@ -112,6 +126,16 @@ def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path
     assert logits.max() < -20
     found = our_logprobs(loaded(tmp_path / "hf", stack_layers="none"), ours)
     torch.testing.assert_close(found, logits.log_softmax(-1), rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
+def test_new_tokens_start_as_the_beginning_and_the_end_of_a_text(kind: str, tmp_path: Path) -> None:
+    """ROOT as the first, the others as the second; in each table of tokens."""
+    saved(kind, tmp_path, bos_token_id=37, eos_token_id=38)
+    model, theirs = loaded(tmp_path), read_pretrained(tmp_path).weights
+    wanted = [*range(VOCAB), 38, 37, 38]
+    for name in theirs.keys() & {"embedding.weight", "output.weight", "output_bias"}:
+        assert torch.equal(model.state_dict()[name], theirs[name][wanted])
 
 
 def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:

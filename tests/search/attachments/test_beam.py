@@ -275,16 +275,26 @@ def test_a_small_beam_equals_a_plain_search(model: LanguageModel, beam: int) -> 
         assert [a.tolist() for a in found.incremental] == best
 
 
-def test_results_do_not_depend_on_batches_order_or_neighbours(model: LanguageModel) -> None:
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_results_do_not_depend_on_batches_order_or_neighbours(
+    model: LanguageModel, margin: float | None
+) -> None:
+    """Nor do traces."""
     tokens = strings([3, 7, 0, 5, 7, 1, 2, 7, 12, 5])
-    alone = [search(model, [t], beam=5, k_best=2)[0] for t in tokens]
-    for size in (1, 2, 3, 10):
-        together = search(model, tokens, beam=5, k_best=2, max_batch=size)
+    options: dict[str, Any] = {"beam": 5, "k_best": 2, "margin": margin, "trace": 3}
+    alone = [search(model, [t], **options)[0] for t in tokens]
+    for size in (3, 10) if margin else (1, 2, 10):
+        together = search(model, tokens, **options, max_batch=size)
         for one, other in zip(alone, together, strict=True):
+            for step, same in zip(one.steps, other.steps, strict=True):
+                assert (step.kept, step.parents.tolist()) == (same.kept, same.parents.tolist())
+                assert [a.tolist() for a in step.derivations] == [a.tolist() for a in same.derivations]
+                for name in ("total", "joints", "token_logprobs", "attachment"):
+                    np.testing.assert_allclose(getattr(step, name), getattr(same, name), rtol=2e-6, atol=1e-5)
             np.testing.assert_allclose(one.prefix_logprobs, other.prefix_logprobs, rtol=2e-6, atol=1e-5)
             assert [a.tolist() for a in one.incremental] == [a.tolist() for a in other.incremental]
             assert [a.tolist() for _, a in one.derivations] == [a.tolist() for _, a in other.derivations]
-    backwards = search(model, tokens[::-1], beam=5)[::-1]
+    backwards = search(model, tokens[::-1], beam=5, margin=margin)[::-1]
     assert [r.marginal for r in backwards] == pytest.approx([r.marginal for r in alone], rel=2e-6, abs=1e-5)
 
 

@@ -132,6 +132,53 @@ def test_what_is_searched_together_changes_nothing(
         assert [a.tolist() for _, a in found.derivations] == [a.tolist() for _, a in alone.derivations]
 
 
+def plain_beam(
+    model: LanguageModel, sentences: list[list[int]], beam: int, margin: float, commit: bool
+) -> tuple[list[float], float]:
+    """The same search by its definition: A_t, and the log of the share that was kept."""
+    tokens, last = window_tokens(sentences), {sum(map(len, sentences[: i + 1])) + i for i in range(9)}
+    hypotheses: list[tuple[float, list[int], list[int]]] = [(0.0, [0], [])]  # score, attachments, stack
+    sums, kept, root = [0.0], 0.0, 0
+    for k in range(1, len(tokens)):
+        if tokens[k] == ROOT:
+            root = k
+        extended = []
+        for score, history, stack in hypotheses:
+            candidates = [root] if k in last and k != root else [*stack, k]
+            if k == root:
+                candidates = [k]
+            rest = list(range(k + 1, len(tokens)))
+            found = window_joints(model, tokens, [[*history, each, *rest] for each in candidates])
+            for token, attach, each in zip(found[0][:, k], found[1][:, k], candidates, strict=True):
+                below = stack[: stack.index(each)] if each in stack else [] if each == root else stack
+                stacked = [*below, *([] if k == root else [k])]
+                extended.append((score + token, score + token + attach, [*history, each], stacked))
+        reached = logsumexp(np.array([*{tuple(h[2][:-1]): h[0] for h in extended}.values()]))
+        sums.append(reached)
+        every = sorted(
+            ((joint, history, stack) for _, joint, history, stack in extended), key=lambda h: -h[0]
+        )
+        if commit and k == root:
+            hypotheses = [(reached, *every[0][1:])]
+            continue
+        hypotheses = [h for h in every[:beam] if h[0] >= every[0][0] - margin]
+        kept += logsumexp(np.array([h[0] for h in hypotheses])) - logsumexp(np.array([h[0] for h in every]))
+    return [*sums, logsumexp(np.array([h[0] for h in hypotheses]))], kept
+
+
+@pytest.mark.parametrize("beam", [1, 3, 50])
+@pytest.mark.parametrize("margin", [0.0, 0.7, np.inf])
+@pytest.mark.parametrize("commit", [False, True])
+def test_any_beam_margin_and_commitment_computed_again(beam: int, margin: float, commit: bool) -> None:
+    model = tiny_model(layout="window")
+    search = SearchOptions(beam=beam, margin=None if margin == np.inf else margin)
+    rows = [searched_row(sentences) for sentences in WINDOWS]
+    for found, sentences in zip(beam_search(model, rows, search=search, commit=commit), WINDOWS, strict=True):
+        sums, kept = plain_beam(model, sentences, beam, margin, commit)
+        np.testing.assert_allclose(found.prefix_logprobs, sums, rtol=2e-6, atol=1e-5)
+        assert found.log_share_kept == pytest.approx(kept, rel=2e-6, abs=1e-5)
+
+
 def test_committed_sentences_are_read_with_their_best_derivation(model: LanguageModel) -> None:
     before, sentence = [B, A, C], [A, C, A]
     (context,) = beam_search(model, [searched_row([before])], search=SearchOptions(beam=ENOUGH))

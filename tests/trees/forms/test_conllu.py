@@ -259,6 +259,12 @@ def test_lifting_ends_and_leaves_no_crossing_arcs() -> None:
         for k in range(len(parents)):
             below = descendants(parents, k)
             assert below == set(range(firsts[k], lasts[k] + 1))
+        n = len(parents)
+        wanted_spans = [(f"T{k}P", firsts[k], lasts[k] + 1) for k in range(n) if k in parents]
+        if n > 1 and not any(end - start == n for _, start, end in wanted_spans):
+            wanted_spans.append(("ROOT", 0, n))
+        tree = tree_of_spans(["w"] * n, [f"T{k}" for k in range(n)], (firsts, lasts))
+        assert spans_of(tree) == sorted(wanted_spans, key=lambda span: (span[1], -span[2]))
     assert n_lifted > 1000
 
 

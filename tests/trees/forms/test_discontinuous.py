@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -426,3 +427,131 @@ def test_cases_that_went_wrong(name: str, test_data: Path) -> None:
     tree = read[0].tree
     spans = [span for span in spans_of(tree) if span[0] != "VROOT"]
     assert (spans, [*map(len, tree.words)]) == CASES[name]
+
+
+# --- any tree, computed again -------------------------------------------------------------------
+# A node is its label, its edge, and its children; a word its tag, its edge, and its place.
+Part = tuple[str, str, Any]
+
+
+def yield_of(part: Part) -> list[int]:
+    return [part[2]] if isinstance(part[2], int) else sorted(k for each in part[2] for k in yield_of(each))
+
+
+def inner_nodes(part: Part) -> list[Part]:
+    """Children before parents."""
+    if isinstance(part[2], int):
+        return []
+    return [*(node for each in part[2] for node in inner_nodes(each)), part]
+
+
+def blocks_of(parts: list[Part]) -> list[list[Part]]:
+    found: list[list[Part]] = []
+    for part in sorted(parts, key=yield_of):
+        if found and yield_of(found[-1][-1])[-1] + 1 == yield_of(part)[0]:
+            found[-1].append(part)
+        else:
+            found.append([part])
+    return found
+
+
+def raised(node: Part) -> tuple[Part, list[Part]]:
+    """A node without gaps, and what its parent gets."""
+    label, edge, children = node
+    marks = [part for part in sorted(children, key=yield_of) if part[1] in ("HD", "hd")]
+    kernels = [part for part in sorted(children, key=yield_of) if part[1] == "NK"]
+    head = marks[0] if marks else kernels[-1] if kernels else None
+    parts, place = [], None
+    for part in children:
+        own, more = (part, list[Part]()) if isinstance(part[2], int) else raised(part)
+        place = yield_of(own)[0] if part is head else place
+        parts += [own, *more]
+    blocks = blocks_of(parts)
+    kept = max(
+        blocks, key=lambda block: sum(len(yield_of(part)) for part in block)
+    )  # the first of equal ones
+    if place is not None:
+        kept = next(block for block in blocks if any(yield_of(part)[0] == place for part in block))
+    return (label, edge, kept), [part for block in blocks if block is not kept for part in block]
+
+
+def split(node: Part) -> list[Part]:
+    """The parts of a node, none with gaps."""
+    if isinstance(node[2], int):
+        return [node]
+    return [(*node[:2], block) for block in blocks_of([part for each in node[2] for part in split(each)])]
+
+
+def drawn(part: Part, words: list[str]) -> str:
+    if isinstance(part[2], int):
+        return f"({part[0]} {words[part[2]]})"
+    return f"({part[0]} {' '.join(drawn(each, words) for each in sorted(part[2], key=yield_of))})"
+
+
+@pytest.mark.parametrize("form", ["export", "tiger-xml", "discbracket"])
+@pytest.mark.parametrize("discontinuous", ["raise", "split", "skip"])
+@pytest.mark.parametrize("punctuation", ["move", "root"])
+def test_any_tree_computed_again(form: str, discontinuous: str, punctuation: str, tmp_path: Path) -> None:
+    """Leaves in brackets have no edges."""
+    draw = random.Random(f"{discontinuous} {punctuation}")
+    edges = ["--"] if form == "discbracket" else ["--", "--", "HD", "hd", "NK"]
+    n_gaps = 0
+    for _ in range(250):
+        words = [draw.choice([f"w{k}", f"w{k}", ","]) for k in range(draw.randint(2, 8))]
+        tops: list[Part] = [
+            ("$," if word == "," else f"T{k}", draw.choice(edges), k) for k, word in enumerate(words)
+        ]
+        for label in "ABCD"[: draw.randint(0, 4)]:
+            some = [
+                top for top in tops if top[0] != "$," or draw.random() < 0.2
+            ]  # most marks stay on the root
+            taken = draw.sample(some, draw.randint(min(1, len(some)), min(3, len(some))))
+            if taken:
+                tops = [*(top for top in tops if top not in taken), (label, draw.choice(edges), taken)]
+        root: Part = ("VROOT", "--", tops)
+        nodes = inner_nodes(root)
+        (tmp_path / "a").write_text(file_of(form, root, nodes, words))
+        places = [part[2] for part in root[2] if part[0] == "$,"] if punctuation == "move" else []
+        yields = [(len(found := yield_of(node)), found[0], found[-1]) for node in nodes[:-1]]
+        for place in places:
+            around = [
+                (size, first, k) for k, (size, first, last) in enumerate(yields) if first < place < last
+            ]
+            if around:
+                (mark,) = (part for part in root[2] if part[2] == place)
+                root[2].remove(mark)
+                nodes[min(around)[2]][2].append(mark)
+        counts: Counter[str] = Counter()
+        read, others = read_file(
+            form, tmp_path / "a", counts, discontinuous=discontinuous, punctuation=punctuation
+        )
+        gaps = sum(yield_of(node)[-1] - yield_of(node)[0] >= len(yield_of(node)) for node in nodes)
+        n_gaps += gaps
+        if gaps and discontinuous == "skip":
+            assert (read, len(others)) == ([], 1)
+            continue
+        changed = {"raise": "raised", "split": "split", "skip": ""}[discontinuous]
+        assert counts == (
+            {f"sentences with constituents {changed}": 1, f"constituents {changed}": gaps} if gaps else {}
+        )
+        (wanted,) = split(root) if discontinuous == "split" else [raised(root)[0]]
+        while wanted[0] == "VROOT" and len(wanted[2]) == 1 and not isinstance(wanted[2][0][2], int):
+            (wanted,) = wanted[2]
+        (one,) = read
+        assert str(one.tree) == drawn(wanted, words)
+    assert n_gaps > 50
+
+
+def file_of(form: str, root: Part, nodes: list[Part], words: list[str]) -> str:
+    """A file with one tree; ``nodes``: children before parents, the root last."""
+    if form == "discbracket":
+        return drawn(root, [f"{k}={word}" for k, word in enumerate(words)]) + "\n"
+    numbers = {id(node): 500 + k for k, node in enumerate(nodes[:-1])} | {id(root): 0}
+    parents = {id(part): numbers[id(node)] for node in nodes for part in node[2]}
+    leaves = {part[2]: part for node in nodes for part in node[2] if isinstance(part[2], int)}
+    rows = [f"{words[k]}/{leaves[k][0]}/{leaves[k][1]}/{parents[id(leaves[k])]}" for k in range(len(words))]
+    inner = [f"{numbers[id(node)]}/{node[0]}/{node[1]}/{parents[id(node)]}" for node in nodes[:-1]]
+    sentence = " ".join(rows), " ".join(inner)
+    if form == "export":
+        return export(sentence)
+    return f"<?xml version='1.0'?>\n<corpus><body>\n{tiger(sentence)}</body></corpus>\n"
