@@ -15,8 +15,10 @@ from .options import command
 # For optional packages: the extra that brings each, and its use.
 _OPTIONAL = {
     "transformers": ("hf", "models of Hugging Face"),
+    "kenlm": ("ngrams", "n-gram models"),
     "benepar": ("parse", "parse, without --from and --parser"),
     "stanza": ("stanza", "parse --parser stanza"),
+    "spacy": ("spacy", "parse --parser spacy"),
     "vl-convert-python": ("view", "pages and figures of view, drawings of inspect and eval-formal"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
     "dask": ("cluster", "--scheduler"),

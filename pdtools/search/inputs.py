@@ -29,7 +29,7 @@ class SourcedLine:
             and for trees with a space between all of them, its words.
         file: the file.
         line: the line in it (from 1); in a treebank, the number of the tree.
-        ranges: of CoNLL-U, its multi-word tokens (:class:`pdtools.trees.forms.conllu.ConlluSentence`).
+        ranges: multi-word tokens of CoNLL-U (:class:`pdtools.trees.forms.conllu.ConlluSentence`).
     """
 
     sentence: Sentence

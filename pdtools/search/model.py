@@ -65,7 +65,7 @@ class ModelSettings:
 
     @property
     def is_pseudo(self) -> bool:
-        """Whether it is a masked language model, whose scores are pseudo-log-likelihoods."""
+        """Return whether it is a masked language model, whose scores are pseudo-log-likelihoods."""
         if not is_huggingface(self.model_dir):
             return False
         from pdtools.search.families.huggingface import is_masked, load_config
