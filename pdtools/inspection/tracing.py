@@ -64,7 +64,8 @@ def trace(
     if not isinstance(model, LoadedModel):
         if is_huggingface(model):
             if gold is not None:
-                raise PdtoolsError(f"{model}: a Hugging Face model reads words alone: leave out the gold tree")
+                reason = "a Hugging Face model reads words alone: leave out the gold tree"
+                raise PdtoolsError(f"{model}: {reason}")
             return _of_huggingface(model, sentence, device)
         model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:
