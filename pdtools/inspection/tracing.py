@@ -63,6 +63,9 @@ def trace(
     search.check_number()
     if not isinstance(model, LoadedModel):
         if is_huggingface(model):
+            if gold is not None:
+                reason = "a Hugging Face model reads words alone: leave out the gold tree"
+                raise PdtoolsError(f"{model}: {reason}")
             return _of_huggingface(model, sentence, device)
         model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:
