@@ -63,6 +63,8 @@ def trace(
     search.check_number()
     if not isinstance(model, LoadedModel):
         if is_guest(model):
+            if gold is not None:
+                raise PdtoolsError(f"{model}: it reads words alone: leave out the gold tree")
             return _of_guest(model, sentence, device)
         model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:

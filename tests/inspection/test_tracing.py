@@ -241,6 +241,8 @@ def test_hugging_face_models_have_surprisals(tmp_path: Path) -> None:
     assert sum(each for each in found.surprisals if each is not None) == pytest.approx(
         loss / math.log(2), rel=1e-5
     )
+    with pytest.raises(PdtoolsError, match="it reads words alone: leave out the gold tree"):
+        trace(folder, "the dog", gold=Tree.from_brackets("(S (X the) (X dog))"))
 
 
 @pytest.mark.parametrize(

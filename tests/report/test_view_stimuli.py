@@ -291,6 +291,42 @@ def test_the_page(tmp_path: Path) -> None:
     assert page.document["models"] == ["m", "n", "other"]
 
 
+@needs_node
+@pytest.mark.parametrize("n", [20, 21, 40, 45])
+def test_items_are_shown_by_twenties(n: int, tmp_path: Path) -> None:
+    rows = "".join(f"i{k},m,r,w{k % 3},{k / 4}\n" for k in range(n))
+    page = stimuli_page([write(tmp_path / "t.csv", f"item,model,region,text,surprisal\n{rows}")])
+    program = """
+      all("details").find((each) => each.firstChild.textContent.startsWith("Items")).open = true;
+      while (!all("h3").length) await later();
+      const moves = /previous|next/, found = [];
+      const button = (at) => all("button").filter((each) => moves.test(each.textContent))[at];
+      const stops = (at) => button(at).attributes.has("disabled");
+      const items = () => all("h3").map((each) => each.textContent.replace("Item i", ""));
+      const shown = () => [items(), [stops(0), stops(1)], one(".found").textContent];
+      for (let at = 0; at < 4; at++) {
+        found.push(shown());
+        if (!stops(1)) button(1).click();
+        await later();
+      }
+      if (!stops(0)) button(0).click();
+      await later();
+      const before = shown();
+      write(one("input"), "w1"); await later();
+      return { found, before, searched: shown() };
+    """
+    shown = evaluate(save_page(page, tmp_path / "page.html"), program)
+    pages = [list(map(str, range(first, min(first + 20, n)))) for first in range(0, n, 20)]
+    last = len(pages) - 1
+    for at, (items, disabled, said) in enumerate(shown["found"]):
+        assert items == pages[min(at, last)]
+        assert disabled == [at == 0 or last == 0, at >= last]
+        assert said == f"{n} of {n} items"
+    assert shown["before"][0] == pages[max(0, last - 1)]
+    of_one = [str(k) for k in range(n) if k % 3 == 1]
+    assert shown["searched"] == [of_one[:20], [True, True], f"{len(of_one)} of {n} items"]
+
+
 def test_the_command(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     pd.DataFrame({"item": [1, 2], "sentence": ["The dog | barks.", "The cats | bark."]}).to_csv(
