@@ -30,7 +30,7 @@ def script(file: Path) -> ModuleType:
 def warm(*modules: str) -> Path:
     """The folder of the ``pdtools`` and ``python`` of warm.py, which ends with this process.
 
-    What transformers downloads, or copies to run it, it puts into ``cache`` there.
+    With modules, transformers has its cache in ``cache`` there.
     """
     folder = tempfile.TemporaryDirectory()
     server = subprocess.Popen(
