@@ -17,6 +17,9 @@ STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Tests start many processes: what Python compiled for one serves the others.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-model test quick lint bench docs guide golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning study-syntax dist smoke site clean
 

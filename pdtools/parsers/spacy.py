@@ -19,7 +19,7 @@ from pdtools.trees.forms.form import ReadTree
 DEFAULT_MODEL = "en_core_web_sm"
 MAX_TOKENS = 4000
 MAX_CELLS = 400_000  # for pipelines with attention between words
-# What a parse does not need.
+# Steps that a parse does not need.
 _UNREAD = (
     "ner",
     "entity_linker",
@@ -138,7 +138,7 @@ def _pipeline(model: str | None) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of versions: see note()
+            warnings.simplefilter("ignore")  # note() says what they say of versions
             pipeline = spacy.load(folder, exclude=list(_UNREAD))
     except Exception as error:
         raise PdtoolsError(

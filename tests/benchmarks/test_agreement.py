@@ -14,8 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def agreement(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+def agreement() -> Any:
     import agreement
 
     return agreement

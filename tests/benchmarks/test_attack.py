@@ -17,9 +17,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX sys
 
 
 @pytest.fixture
-def attack(monkeypatch: pytest.MonkeyPatch) -> Any:
+def attack() -> Any:
     """The module."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     return pytest.importorskip("attack")
 
 

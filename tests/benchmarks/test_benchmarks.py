@@ -16,11 +16,6 @@ from pdtools.search.options import SearchOptions
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-
-
 def options(**changes: Any) -> Any:
     from measure import Options
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,10 @@ GOLDENS = sorted((REPOSITORY / "tests" / "goldens").glob("*.json"))
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-        import golden
+def tool() -> Any:
+    import golden
 
-        yield golden
+    return golden
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ TINY = {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 2, "vocab_size": 50}
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Import a benchmark, with other values of its constants."""
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
 
     def load(name: str, **constants: Any) -> Any:
         module = importlib.import_module(name)

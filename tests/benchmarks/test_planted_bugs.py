@@ -13,11 +13,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LISTS = sorted((REPOSITORY / "benchmarks" / "planted_bugs").glob("*.toml"))
 
 
-@pytest.fixture(autouse=True)
-def _tool_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-
-
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_every_bug_can_be_planted(path: Path) -> None:
     from planted_bugs import bugs_of, problem_of

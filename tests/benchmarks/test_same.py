@@ -17,9 +17,8 @@ WRONG = {"correct": False, "outcome": "wrong"}
 
 
 @pytest.fixture
-def same(monkeypatch: pytest.MonkeyPatch) -> Any:
+def same() -> Any:
     """The module."""
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     import same
 
     return same

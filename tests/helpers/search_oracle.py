@@ -13,6 +13,15 @@ from pdtools.tokenization import Tokenizer, train_word_tokenizer
 
 WORDS = ("a", "b", "c")
 PAD, ROOT, EOS = 0, 1, 2
+# Models with derivations of attachments.
+KINDS = {
+    "pushdown": {"name": "pushdown"},
+    "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
+    "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
+    "prefix": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1", "head_reads": "prefix"},
+    "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
+    "head": {"name": "transformer", "attachment_head": True},
+}
 
 
 def tiny_model(name: str = "pushdown", seed: int = 0, **settings: object) -> LanguageModel:

@@ -30,7 +30,7 @@ def script(file: Path) -> ModuleType:
 def warm(*modules: str) -> Path:
     """The folder of the ``pdtools`` and ``python`` of warm.py, which ends with this process.
 
-    transformers keeps in ``cache`` there what it downloads, or copies to run it.
+    With modules, transformers has its cache in ``cache`` there.
     """
     folder = tempfile.TemporaryDirectory()
     server = subprocess.Popen(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
+
+import pdtools.models.kernels.block_attention as blocks
 
 Tree = list["Tree | str"]
 
@@ -107,3 +113,17 @@ def innermost_batch(rows: list[Tree], heads: int) -> tuple[Tensor, Tensor]:
                 seen[b, 0, i, opener:] = False
                 seen[b, 1, i, :opener] = False
     return seen, innermost
+
+
+@contextmanager
+def computed(module: ModuleType, how: str, cells: int = 1 << 17) -> Iterator[None]:
+    """Have the attention of a module computed in C, or in blocks of so many cells."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_CELLS", cells)
+        if how == "in blocks":
+            patch.setattr(module, "native_takes", lambda *_: False)
+        elif module.IN_C.library(torch.float64) is None:
+            pytest.skip("no C compiler")
+        else:
+            assert module._native_works(torch.float64)
+        yield

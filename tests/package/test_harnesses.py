@@ -404,10 +404,8 @@ def test_our_comparison_with_babylm_takes_whole_words(
     exported: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a pipeline in its place that gives each token's log p after the tokens before it."""
-    import torch
-
-    monkeypatch.syspath_prepend(str(HELPERS.parents[1] / "benchmarks"))
     import babylm
+    import torch
 
     lengths = []
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import nltk
@@ -304,3 +306,12 @@ def test_sentences_and_arcs_of_replaced_trees_go(tmp_path: Path) -> None:
             wanted = {f"a.trees{end}": f"{line}\n" for end, line in ends.items() if line is not None}
             found = {path.name: path.read_text() for path in output.parent.iterdir()}
             assert found == {**wanted, "a.trees.rejects.jsonl": ""}
+
+
+@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.9, 0.05, 0.05), (0.2, 0.3, 0.5)])
+def test_any_split_is_that_of_the_digest(fractions: tuple[float, ...]) -> None:
+    for n in range(3000):
+        digest = hashlib.blake2b(f"w ( {n}".encode(), digest_size=8).hexdigest()
+        place = Fraction(int(digest, 16), 2**64)
+        wanted = sum(place >= Fraction(sum(fractions[:k])) for k in range(1, len(fractions)))
+        assert split_of(["w", "-LRB-", str(n)], fractions) == wanted

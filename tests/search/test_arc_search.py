@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ import torch
 from gilt_oracle import PlainNetwork
 from hypothesis import given
 from hypothesis import strategies as st
+from plain import gilt as plain
 from search_oracle import EOS, ROOT, row, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
@@ -27,18 +25,6 @@ from pdtools.search.parses import Parsed
 from pdtools.trees import Tree
 
 STRINGS = [[3, 4, 3], [3, 5, 4], [4], [3, 4, 4], [], [3, 5]]
-
-
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Any]:
-    """The plain formulation of the benchmarks."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-    try:
-        from plain import gilt
-
-        yield gilt
-    finally:
-        sys.path.pop(0)
 
 
 def gilt(arcs: str = "released", **settings: object) -> GiltLM:
@@ -81,7 +67,7 @@ def test_a_full_beam_is_the_sum_over_all(arcs: str) -> None:
     ],
 )
 def test_a_narrow_beam_is_that_of_the_plain_search(
-    plain: Any, arcs: str, beam: int, counts: str, best_counts: int
+    arcs: str, beam: int, counts: str, best_counts: int
 ) -> None:
     model, tokens = gilt(arcs, counts=counts, best_counts=best_counts), [3, 4, 5, 3]
     sums, hypotheses = plain.search(
@@ -167,9 +153,7 @@ def test_parses_with_the_same_arcs_are_one() -> None:
 
 
 @pytest.mark.parametrize(("arcs", "beam", "seed"), [("released", 4, 1), ("set", 6, 2), ("released", 7, 3)])
-def test_as_many_hypotheses_as_before_have_scores_of_their_own(
-    plain: Any, arcs: str, beam: int, seed: int
-) -> None:
+def test_as_many_hypotheses_as_before_have_scores_of_their_own(arcs: str, beam: int, seed: int) -> None:
     """A full beam stays as wide from word to word, though its hypotheses are others."""
     model, tokens = gilt(arcs, seed=seed), [3, 3, 3, 3]
     starts = [True] * 4

@@ -16,6 +16,7 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, StringFamily, beam_search, load_model
+from pdtools.search.checkpoints import Encoded, encode_sentence
 from pdtools.search.contexts import documents_of, joined, lines_of, parts_of, windows, with_documents
 from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
@@ -447,3 +448,17 @@ def test_what_was_seen_is_said_from_one_token_too_many_on(gpt2: Path, bos: bool)
     assert length == 64
     assert one(scorer, text).seen is None
     assert one(scorer, text + ".").seen is not None
+
+
+@given(lengths=st.lists(st.integers(1, 5), max_size=5), own=st.integers(1, 5), window=st.integers(2, 30))
+def test_any_context_is_the_most_that_fits(lengths: list[int], own: int, window: int) -> None:
+    """Each sentence takes a position more than it has tokens, for its ROOT."""
+    tokenizer = train_word_tokenizer(["a"], unk=False)
+    sentence, *before = (split_spaces(" ".join("a" * n)) for n in (own, *lengths))
+    item = encode_sentence(tokenizer, None, sentence)
+    assert isinstance(item, Encoded)
+    kept = 0
+    while kept < len(before) and sum(n + 1 for n in (own, *lengths[-kept - 1 :])) <= window:
+        kept += 1
+    found = item.in_context(tokenizer, before, window).before
+    assert len(found) == sum(n + 1 for n in lengths[len(lengths) - kept :])

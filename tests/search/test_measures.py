@@ -260,10 +260,10 @@ def begins_of(tokenizer) -> np.ndarray:
 def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from pdtools.search.families import huggingface
+    from pdtools.search.families import causal
 
     if not packs:
-        monkeypatch.setattr(huggingface, "PACKED_MODELS", frozenset())
+        monkeypatch.setattr(causal, "PACKED_MODELS", frozenset())
     tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
     text = "The dog barks. Über"
     ids = tokenizer(text)["input_ids"]

@@ -18,10 +18,10 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model
-from pdtools.search.next_tokens import ranks
+from pdtools.search.next_tokens import ranks, word_beginnings
 from pdtools.search.options import Context, SearchOptions
 from pdtools.search.scores import NextTokens, Unscorable
-from pdtools.tokenization import Sentence, split_spaces
+from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer
 
 TEXTS = ["a b c a", "c", "b zebra", "", "b c", "c b a b c"]
 BEFORE = Context(of="x", sentences=("a b", "c"))
@@ -154,3 +154,13 @@ def test_what_is_longer_than_a_hugging_face_model_has_no_tables(gpt2: Path, bos:
     assert isinstance(score, SentenceScore)
     assert score.seen is not None
     assert score.seen[0] >= 9
+
+
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+def test_a_word_has_ended_before_each_beginning_of_one_and_each_end(style: str) -> None:
+    """In windows ROOT is an end."""
+    made = train_bpe_tokenizer([split_spaces("the dog barks")], size=270, min_count=1, text_style=style)
+    begins = np.flatnonzero(word_beginnings(made)).tolist()
+    special = {made.pad_id, made.root_id, made.eos_id}
+    spaced = {i for i in range(made.vocab_size) if made.text([i]).startswith(" ")} - special
+    assert set(begins) - {made.pad_id} == spaced | {made.root_id, made.eos_id}

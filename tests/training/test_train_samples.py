@@ -10,13 +10,15 @@ import pytest
 from stopping import DieAfter, StopAfter, assert_same_run
 
 from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.search import SearchOptions, load_model
 from pdtools.search.decoding import parse_samples
-from pdtools.shards import ShardSet
-from pdtools.tokenization import join_words
+from pdtools.shards import ShardSet, ShardSettings, build_shards
+from pdtools.tokenization import join_words, train_word_tokenizer
 from pdtools.training import Recipe, TrainConfig, train
 from pdtools.training.samples import SAMPLES, SampleParse, pick_samples, read_samples
+from pdtools.trees import SourcedTree, Tree
 
 TINY = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
 SHORT = TrainConfig(
@@ -111,3 +113,12 @@ def test_a_parse_that_fails_stops_nothing(toy_train: Path, toy_valid: Path, tmp_
     assert good.reason is None
     loaded.model.check_causal = lambda: (_ for _ in ()).throw(PdtoolsError("too little memory"))  # type: ignore[method-assign]
     assert parse_samples(loaded, ["a"]) == [SampleParse(None, None, None, "too little memory")]
+
+
+def test_any_sentence_of_six_to_thirty_positions_is_picked(tmp_path: Path) -> None:
+    texts = [f"(S {'(N a) ' * n})" for n in range(1, 41)]
+    trees = [SourcedTree(Tree.from_brackets(text), "toy", n, text) for n, text in enumerate(texts, 1)]
+    tokenizer = train_word_tokenizer(["a"], unk=False)
+    build_shards(trees, tokenizer, ShardSettings(), tmp_path / "shards", Rejects())
+    picked = pick_samples(ShardSet.open(tmp_path / "shards"), range(40), 40)
+    assert [len(sample.text.split()) + 2 for sample in picked] == list(range(6, 31))

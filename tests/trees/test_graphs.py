@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from itertools import combinations, pairwise, permutations, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from plain import gilt as plain
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
@@ -232,18 +230,6 @@ def test_multi_word_tokens_of_conllu_are_read_back(tmp_path: Path) -> None:
 SAW = [(2, 1), (3, 2), (0, 3), (5, 4), (3, 5)]  # the cat saw a dog
 
 
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Any]:
-    """The plain formulation of the benchmarks."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-    try:
-        from plain import gilt
-
-        yield gilt
-    finally:
-        sys.path.pop(0)
-
-
 def adjacency(arcs: list[tuple[int, int]], m: int) -> NDArray[np.bool_]:
     found = np.zeros((m + 1, m + 1), dtype=bool)
     for head, dependent in arcs:
@@ -278,7 +264,7 @@ def test_several_heads_and_both_ways() -> None:
 
 
 @given(data=st.data())
-def test_equal_to_shortest_paths(plain: Any, data: st.DataObject) -> None:
+def test_equal_to_shortest_paths(data: st.DataObject) -> None:
     m = data.draw(st.integers(0, 6))
     arcs = [(h, d) for h in range(m + 1) for d in range(1, m + 1) if h != d]
     graphs = [data.draw(st.lists(st.sampled_from(arcs), unique=True)) if arcs else [] for _ in range(3)]

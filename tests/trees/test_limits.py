@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import peak_mib
 from odd_treebanks import FILES, SOUP, read_arrays
 
 from pdtools.errors import InputError
@@ -118,16 +118,7 @@ def test_labels_of_binarization_are_bounded(file: Path) -> None:
         binarize(wide)
 
 
-@pytest.fixture
-def peak_mib(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
-    """The most memory that a command of ours takes."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent.parent / "benchmarks"))
-    import memory
-
-    return memory.peak_mib  # type: ignore[no-any-return]
-
-
-def test_one_endless_line_takes_bounded_memory(file: Path, peak_mib: Callable[..., float]) -> None:
+def test_one_endless_line_takes_bounded_memory(file: Path) -> None:
     with file.open("wb") as stream:
         for _ in range(64):
             stream.write(b"(X a" * (1 << 18))  # 64 MiB
@@ -144,7 +135,7 @@ def test_one_endless_line_takes_bounded_memory(file: Path, peak_mib: Callable[..
     ids=["parse", "tapes"],
 )
 def test_memory_does_not_grow_with_the_corpus(
-    command: list[str], n_bytes: int, times: int, more: int, file: Path, peak_mib: Callable[..., float]
+    command: list[str], n_bytes: int, times: int, more: int, file: Path
 ) -> None:
     from pdtools import data
 

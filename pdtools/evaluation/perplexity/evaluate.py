@@ -308,7 +308,7 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
 
     Columns:
         id: its row in the shards.
-        tokens, words: those scored, and one for end-of-sentence if the model counts it.
+        tokens, words: numbers scored, with one for end-of-sentence if the model counts it.
         unknown: tokens that are ``<unk>``.
         given_tree, joint, marginal: log p given the tree, with it, and of the string; by beam search the last
             is a lower bound.

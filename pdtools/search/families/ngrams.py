@@ -56,7 +56,7 @@ class NgramFamily(Family):
 
     Args:
         path: a file of n-grams.
-        context, measures: what is asked; the model has none of them.
+        context, measures: see :class:`Family`; the model has none of them.
 
     Raises:
         PdtoolsError: if the file cannot be read, or the model cannot do what is asked.

@@ -248,3 +248,14 @@ def test_nothing_but_rejects_says_why(tmp_path: Path, capsys: pytest.CaptureFixt
     broken.write_text("(S (A a)\n")
     assert run(["tapes", str(broken), "--on-error", "skip", "-o", str(tmp_path / "out")]) == 1
     assert "no trees in the input (1 excluded: " in _error(capsys)
+
+
+@pytest.mark.parametrize(("more", "documents"), [([], 2), (["--documents", "none"], 1)])
+def test_a_file_is_a_document_unless_it_is_said(
+    more: list[str], documents: int, trees: str, tmp_path: Path
+) -> None:
+    (tmp_path / "b.trees").write_text(Path(trees).read_text())
+    out = str(tmp_path / "shards")
+    windows = ["--layout", "window", "--window", "60", *more]
+    assert run(["tapes", trees, str(tmp_path / "b.trees"), "-o", out, *windows]) == 0
+    assert ShardSet.open(out).manifest["counts"]["documents"] == documents

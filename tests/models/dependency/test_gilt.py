@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from gilt_oracle import PlainNetwork
+from plain import gilt as plain
 from search_oracle import EOS, ROOT, row, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
@@ -40,18 +39,6 @@ from pdtools.trees.graphs import Graph
 SETTINGS = {"feature_width": 6, "input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
 # Of "saw" in "the cat saw a dog": 0-3, 1-3, 2-3, 3-1, 3-2.
 SAW = torch.tensor([2.0, -1.0, 0.0, 1.0, 3.0])
-
-
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Any]:
-    """The plain formulation of the benchmarks."""
-    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-    try:
-        from plain import gilt
-
-        yield gilt
-    finally:
-        sys.path.pop(0)
 
 
 def gilt(seed: int = 0, **settings: object) -> GiltLM:
@@ -184,7 +171,7 @@ def test_all_strings_sum_to_1(arcs: str) -> None:
 
 @pytest.mark.parametrize("arcs", ["released", "set"])
 @pytest.mark.parametrize("tokens", [[3, 4], [3, 5, 4]])
-def test_equal_to_the_plain_search(plain: Any, arcs: str, tokens: list[int]) -> None:
+def test_equal_to_the_plain_search(arcs: str, tokens: list[int]) -> None:
     model = gilt(arcs=arcs)
     starts = [token != 5 for token in tokens]
     sums, hypotheses = plain.search(
@@ -202,7 +189,7 @@ def test_equal_to_the_plain_search(plain: Any, arcs: str, tokens: list[int]) -> 
         assert joint == pytest.approx(each.joint, rel=2e-6, abs=1e-5)
 
 
-def test_the_loss_is_that_of_the_plain_formulation(plain: Any) -> None:
+def test_the_loss_is_that_of_the_plain_formulation() -> None:
     model, tokens = gilt(), [3, 4, 5, 3, 3]
     graph = random_graph(4, seed=1)
     network = PlainNetwork(model)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from visibility_oracle import Tree, grammar_batch, trees
+from visibility_oracle import Tree, computed, grammar_batch, trees
 
-import pdtools.models.kernels.block_attention as blocks
 import pdtools.models.kernels.grammar_attention as module
 from pdtools.models.kernels.grammar_attention import DISTANCES, Visible, grammar_attention, visible_keys
 
@@ -60,21 +57,7 @@ class Layer:
         return [mixed.detach(), *torch.autograd.grad((mixed * self.weight).sum(), learned)]
 
 
-in_c_and_by_torch = pytest.mark.parametrize("how", ["in C", "by torch"])
-
-
-@contextmanager
-def computed(how: str, cells: int = 1 << 17) -> Iterator[None]:
-    """In C, or in blocks of so many cells."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK_CELLS", cells)
-        if how == "by torch":
-            patch.setattr(module, "native_takes", lambda *_: False)
-        elif module.IN_C.library(torch.float64) is None:
-            pytest.skip("no C compiler")
-        else:
-            assert module._native_works(torch.float64)
-        yield
+in_c_and_in_blocks = pytest.mark.parametrize("how", ["in C", "in blocks"])
 
 
 def lists(visible: Visible, n: int) -> list[list[list[int]]]:
@@ -111,7 +94,7 @@ def test_what_is_seen_is_what_the_stack_holds(rows: list[Tree]) -> None:
     assert torch.equal(visible.distances, relative.to(torch.uint8))
 
 
-@in_c_and_by_torch
+@in_c_and_in_blocks
 @settings(max_examples=25)
 @given(
     rows=st.lists(trees, min_size=1, max_size=4),
@@ -119,7 +102,7 @@ def test_what_is_seen_is_what_the_stack_holds(rows: list[Tree]) -> None:
     cells=st.sampled_from([1, 1 << 17]),
 )
 def test_it_equals_dense_attention(how: str, rows: list[Tree], d_head: int, cells: int) -> None:
-    with computed(how, cells):
+    with computed(module, how, cells):
         check(Layer(rows, d_head, torch.float64))
 
 
@@ -130,18 +113,18 @@ def check(layer: Layer, tolerance: float = 1e-10) -> None:
         torch.testing.assert_close(ours, dense, rtol=tolerance, atol=tolerance)
 
 
-@in_c_and_by_torch
+@in_c_and_in_blocks
 def test_deep_trees_count_as_the_farthest(how: str) -> None:
     tree: Tree = ["w"]
     for _ in range(70):
         tree = [tree, "w"]
     layer = Layer([tree], 8, torch.float64)
     assert int(layer.visible.distances.max()) == DISTANCES - 1
-    with computed(how):
+    with computed(module, how):
         check(layer)
 
 
-@in_c_and_by_torch
+@in_c_and_in_blocks
 def test_dropout_is_the_same_in_both_passes(how: str) -> None:
     rows = [[EXAMPLE, EXAMPLE, ["a", EXAMPLE]], [EXAMPLE, EXAMPLE]]
     n, dropout = 47, 0.25
@@ -150,7 +133,7 @@ def test_dropout_is_the_same_in_both_passes(how: str) -> None:
     with torch.no_grad():
         layer.qkv[:, :, 2] = torch.eye(n)[:, None]  # as values: what is mixed are the weights
     torch.manual_seed(0)
-    with computed(how):
+    with computed(module, how):
         mixed = layer.ours(dropout)  # (B, H, N, N)
         gradients = layer.with_gradients(mixed)
     kept = mixed > 0
@@ -177,10 +160,10 @@ def test_single_precision_and_narrow_numbers(dtype: torch.dtype) -> None:
     check(Layer([EXAMPLE, [EXAMPLE, "a", EXAMPLE]], 32, dtype), tolerance)
 
 
-@in_c_and_by_torch
+@in_c_and_in_blocks
 def test_mixed_precision_is_single_precision(how: str) -> None:
     layer = Layer([EXAMPLE, [EXAMPLE, "a"]], 8, torch.float32)
-    with computed(how):
+    with computed(module, how):
         expected = layer.with_gradients(layer.ours())
         with torch.autocast("cpu", torch.bfloat16):
             layer.qkv.data = layer.qkv.data.bfloat16().float()
@@ -196,7 +179,7 @@ def test_heads_and_sentences_are_divided_among_threads(
 ) -> None:
     """What is dropped depends on the seed alone, in both passes."""
     layer = Layer([EXAMPLE, ["a"], [EXAMPLE, "a"], EXAMPLE, ["b", EXAMPLE]], 8, torch.float64)
-    with computed("in C"):
+    with computed(module, "in C"):
         torch.manual_seed(0)
         expected = layer.with_gradients(layer.ours(dropout))
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from visibility_oracle import Tree, innermost_batch, trees
+from visibility_oracle import Tree, computed, innermost_batch, trees
 
 import pdtools.models.kernels.block_attention as module
 from pdtools.models.transformer.backends import attend
@@ -48,20 +45,6 @@ def test_the_example() -> None:
 in_c_and_in_blocks = pytest.mark.parametrize("how", ["in C", "in blocks"])
 
 
-@contextmanager
-def computed(how: str, cells: int = 1 << 17) -> Iterator[None]:
-    """In C, or in blocks of so many cells."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK_CELLS", cells)
-        if how == "in blocks":
-            patch.setattr(module, "native_takes", lambda *_: False)
-        elif module.IN_C.library(torch.float64) is None:
-            pytest.skip("no C compiler")
-        else:
-            assert module._native_works(torch.float64)
-        yield
-
-
 @in_c_and_in_blocks
 @settings(max_examples=25)
 @given(
@@ -70,14 +53,14 @@ def computed(how: str, cells: int = 1 << 17) -> Iterator[None]:
     cells=st.sampled_from([1, 1 << 17]),
 )
 def test_it_equals_masked_attention(how: str, rows: list[Tree], d_head: int, cells: int) -> None:
-    with computed(how, cells):
+    with computed(module, how, cells):
         check(rows * 2, d_head)
 
 
 @in_c_and_in_blocks
 def test_long_rows(how: str) -> None:
     flat: Tree = ["w"] * 40
-    with computed(how):
+    with computed(module, how):
         check([[flat, [flat, flat], "w", [["w"], flat]], flat], 8)
 
 
@@ -101,7 +84,7 @@ def test_dropout_keeps_to_the_ranges(how: str) -> None:
         qkv[:, :, 2] = torch.eye(n)[:, None]
     q, k, v = qkv.permute(2, 0, 3, 1, 4)
     torch.manual_seed(0)
-    with computed(how):
+    with computed(module, how):
         mixed = ranged_attention(q, k, v, innermost, dropout)
         ours = with_gradients(qkv, weight, mixed)
     kept = mixed > 0

@@ -48,11 +48,6 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
-
-
 @pytest.fixture(params=["C", "C in lock-step", "torch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nondeterministic stacks computed in C, row by row or step by step, and by torch's operations."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain.stack_attention import stack_attention as plain_loop
 from torch import Tensor
 
 from pdtools.models.transformer import stack_attention as module
@@ -28,9 +28,6 @@ PUSH, POP, NO_OP = range(3)
 
 Recurrence = Callable[[Tensor], Tensor]
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-
-
 # Hypothesis makes many examples in one test: it gets both at once.
 RECURRENCES: list[Recurrence] = [stepwise_stack_attention]
 if stack_library(torch.float32) is not None:
@@ -40,15 +37,6 @@ if stack_library(torch.float32) is not None:
 @pytest.fixture(params=RECURRENCES, ids=["torch", "native"][: len(RECURRENCES)])
 def recurrence(request: pytest.FixtureRequest) -> Recurrence:
     function: Recurrence = request.param
-    return function
-
-
-@pytest.fixture
-def plain_loop(monkeypatch: pytest.MonkeyPatch) -> Recurrence:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from plain import stack_attention as plain_stack_attention
-
-    function: Recurrence = plain_stack_attention.stack_attention
     return function
 
 
@@ -148,9 +136,7 @@ def test_gradients_however_many_rows_are_gathered(
 
 
 @pytest.mark.parametrize("n", [16, 17, 40])
-def test_it_equals_the_plain_loop_with_gradients(
-    n: int, recurrence: Recurrence, plain_loop: Recurrence
-) -> None:
+def test_it_equals_the_plain_loop_with_gradients(n: int, recurrence: Recurrence) -> None:
     actions = random_actions(3, n).requires_grad_()
     ours, plain = recurrence(actions), plain_loop(actions)
     torch.testing.assert_close(ours, plain)
@@ -169,7 +155,7 @@ def test_rows_do_not_depend_on_what_comes_after(recurrence: Recurrence) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain_loop: Recurrence) -> None:
+def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence) -> None:
     # Sure actions: products of the probabilities of others are smaller than normal numbers.
     actions = random_actions(3, 60, scale=60.0).to(dtype).requires_grad_()
     wanted = plain_loop(actions)

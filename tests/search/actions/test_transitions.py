@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from arc_oracle import arc_model, sequences
+from plain import dependency_grammar, word_synchronous
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.models.grammar.dependency import DependencyGrammarLM
@@ -53,12 +52,6 @@ def test_a_beam_for_all_derivations_is_the_enumeration() -> None:
 
 def plain_search(model: DependencyGrammarLM, tokens: list[int], beam: SearchOptions, margin: float) -> Any:
     """The plain formulation of the model in a plain search."""
-    folder = str(Path(__file__).parents[3] / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        from plain import dependency_grammar, word_synchronous
-    finally:
-        sys.path.remove(folder)
     network = dependency_grammar.Network(
         model.state_dict(), heads=model.config.heads, continues=model.continues.tolist(), special=[0, 1, 2]
     )

@@ -4,15 +4,13 @@ not."""
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from action_oracle import KINDS, action_model
+from plain import word_synchronous as plain
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
@@ -73,18 +71,6 @@ def test_what_may_follow_is_over_as_many_as_the_action_beam_keeps() -> None:
     np.testing.assert_allclose(found.next_logprobs[0], wanted.next_logprobs[0], rtol=2e-6, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def plain() -> Iterator[object]:
-    """The plain formulation of the benchmarks."""
-    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-    try:
-        from plain import word_synchronous
-
-        yield word_synchronous
-    finally:
-        sys.path.pop(0)
-
-
 @pytest.mark.parametrize(("name", "positions"), KINDS)
 def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str) -> None:
     model = action_model(name, positions)
@@ -107,7 +93,7 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str
 @pytest.mark.parametrize("beam", NARROW)
 @pytest.mark.parametrize("margin", [math.inf, 2.0, 0.5])
 def test_a_narrow_beam_is_the_plain_formulation(
-    name: str, positions: str, beam: SearchOptions, margin: float, plain: object
+    name: str, positions: str, beam: SearchOptions, margin: float
 ) -> None:
     model = action_model(name, positions, max_open=3)
     for string in STRINGS[:4] if margin == math.inf else STRINGS[:2]:
@@ -124,7 +110,7 @@ def test_a_narrow_beam_is_the_plain_formulation(
         assert found.derivations[0][0] == pytest.approx(whole, rel=2e-6, abs=2e-5)
 
 
-def test_a_margin_of_hypotheses_that_may_still_gain(plain: object) -> None:
+def test_a_margin_of_hypotheses_that_may_still_gain() -> None:
     """In this model the sums have some that are between 2.4 and 3 nats behind before they generate a word."""
     model, ids = action_model("plm", "relative", max_open=3), row([3, 4])
     wide = SearchOptions(beam=100, word_beam=100, fast_track=0)

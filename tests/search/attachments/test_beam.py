@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
+from search_oracle import KINDS, all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
@@ -20,14 +20,6 @@ from pdtools.search.options import SearchOptions
 from pdtools.search.scores import dropped_share
 
 CATALAN = [1, 1, 2, 5, 14, 42]
-KINDS = {
-    "pushdown": {"name": "pushdown"},
-    "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
-    "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
-    "prefix": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1", "head_reads": "prefix"},
-    "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
-    "head": {"name": "transformer", "attachment_head": True},
-}
 
 
 @pytest.fixture(scope="module", params=KINDS)

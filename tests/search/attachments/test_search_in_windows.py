@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from search_oracle import EOS, ROOT, logsumexp, tiny_model
+from search_oracle import EOS, KINDS, ROOT, logsumexp, tiny_model
 from toy_grammar_lm import enumerate_derivations
 from window_oracle import searched_row, window_attachments, window_joints, window_tokens
 
@@ -21,14 +21,6 @@ from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import SearchOptions
 from pdtools.search.sampling import sample
 
-KINDS = {
-    "pushdown": {"name": "pushdown"},
-    "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
-    "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
-    "prefix": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1", "head_reads": "prefix"},
-    "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
-    "head": {"name": "transformer", "attachment_head": True},
-}
 ENOUGH = 500
 A, B, C = 3, 4, 5
 WINDOWS = [

@@ -14,7 +14,7 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.batches import SortedStrings
-from pdtools.search.families import huggingface as hf
+from pdtools.search.families import causal as hf
 
 TEXTS = ["a b c a", "a b c a", "a b", "a b c", "c", "a b b c a a b", "b a"]
 strings = st.lists(st.lists(st.integers(3, 4), min_size=1, max_size=6), min_size=1, max_size=8)
