@@ -25,6 +25,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
+from pdtools.evaluation.reading.slopes import read_slopes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects
@@ -145,6 +146,7 @@ class PandasModel:
         glue: str = " ",
         frequency: Callable[[str], float | None] | None = None,
         correct_spaces: bool = False,
+        slopes: str | Path | None = None,
     ) -> pd.DataFrame:
         """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
 
@@ -162,6 +164,8 @@ class PandasModel:
             frequency: for a table's words, the log frequency of each; None if unknown.
             correct_spaces: for a table, let a surprisal include the space after a word, not the one before,
                 if the model can.
+            slopes: for a table, results of ``pdtools eval-reading`` with the same model: add predicted
+                milliseconds.
 
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
@@ -187,7 +191,14 @@ class PandasModel:
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
             for note in stimuli.notes:
                 warnings.warn(f"{sheet.name}: {note}", stacklevel=2)
-            new_columns(stimuli, frequency=frequency is not None, parses=parses)
+            new_columns(
+                stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None
+            )
+            name = name_of(self.folder)
+            fitted = None
+            if slopes is not None:
+                slope = read_slopes(slopes, {name: self._plain})[name]
+                fitted = {name: (slope.value, slope.low, slope.high)}
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
             measured = (*measured, "spaces") if correct_spaces else measured
             made = Surprisals(stimuli, "text", unit, rejects)
@@ -199,7 +210,7 @@ class PandasModel:
             )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
-            return as_pandas(make_table(stimuli, {name_of(self.folder): made}, frequency=frequency))
+            return as_pandas(make_table(stimuli, {name: made}, frequency=frequency, slopes=fitted))
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
             self._lines(sentences),
