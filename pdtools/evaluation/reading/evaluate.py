@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -28,6 +29,7 @@ from pdtools.evaluation.reading.regression import (
     fit,
     folds_of,
     held_out,
+    over_groups,
     permutation_p,
     sums_of,
 )
@@ -184,7 +186,13 @@ def evaluate_reading(
             "delta_ll": float((found - baseline).mean()),
             **_tested(found - baseline, item, rng, regression.samples),
             "coefficients": {
-                predictor: _coefficients(conversion.combined, target_names, column, regression.spillover)
+                predictor: _coefficients(
+                    conversion.combined,
+                    partial(over_groups, conversion, target, response, item),
+                    target_names,
+                    column,
+                    regression.spillover,
+                )
                 for predictor, column in zip(used[model.name], own, strict=True)
             },
         }
@@ -313,12 +321,24 @@ def _tested(
     }
 
 
-def _coefficients(combined: Any, names: Sequence[str], column: str, spillover: int) -> dict[str, Any]:
-    """Coefficients of the word and the words before it, in milliseconds per unit, and their sum."""
+def _coefficients(
+    combined: Callable[[Float], Estimate],
+    over_items: Callable[[Float], Estimate],
+    names: Sequence[str],
+    column: str,
+    spillover: int,
+) -> dict[str, Any]:
+    """Coefficients of the word and the words before it, in milliseconds per unit, and their sum.
+
+    The sum has a second interval, over items, for times that are predicted from it.
+    """
     own = [names.index(_column(column, lag)) for lag in range(1 + spillover)]
     ones = np.eye(len(names))
     return {
-        "sum": _as_json(combined(ones[own].sum(0))),
+        "sum": {
+            **_as_json(combined(ones[own].sum(0))),
+            "over_items": _as_json(over_items(ones[own].sum(0))),
+        },
         "by_word_before": [_as_json(combined(ones[place])) for place in own],
     }
 

@@ -113,6 +113,35 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
     return Fit(coefficients, inverse @ inverse.T, (residuals**2).sum(0), n)
 
 
+def over_groups(
+    model: Fit, predictors: Float, times: Float, groups: NDArray[np.int64], weights: Float
+) -> Estimate:
+    """A weighted sum of coefficients, whose error is that of the jackknife over groups.
+
+    Each group is left out in turn. Unlike :meth:`Fit.combined`, this allows for noise, and effects, that the
+    words of an item share (the estimator CR3, with as many degrees of freedom as groups, less one).
+
+    Args:
+        model: the fit of these predictors (n, p) and times (n,) or (n, s).
+        predictors, times: see :func:`fit`.
+        groups: int64 (n,), the item of each observation.
+        weights: float64 (p,).
+    """
+    number, group = np.unique(groups, return_inverse=True)
+    scale = np.sqrt((predictors**2).sum(0))
+    x = predictors / scale
+    residuals = (times - predictors @ model.coefficients).reshape(len(times), -1)  # (n, s)
+    gram = x.T @ x
+    changes = []
+    for g in range(len(number)):
+        own = group == g
+        without = np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True)
+        changes.append((weights / scale) @ without @ (x[own].T @ residuals[own]))
+    spread = (len(number) - 1) / len(number) * (np.array(changes) ** 2).sum(0)
+    error = np.sqrt(spread).reshape(np.shape(times)[1:])
+    return Estimate(weights @ model.coefficients, error, len(number) - 1)
+
+
 def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The fold in which each observation is held out: whole groups, equally many in each fold.
 
