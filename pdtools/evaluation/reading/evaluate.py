@@ -28,8 +28,8 @@ from pdtools.evaluation.reading.regression import (
     bootstrap_mean,
     fit,
     folds_of,
+    for_new,
     held_out,
-    over_groups,
     permutation_p,
     sums_of,
 )
@@ -166,6 +166,9 @@ def evaluate_reading(
         raise PdtoolsError(f"no word is left to regress: {'; '.join(reasons)}")
     folds = folds_of(item, regression.folds, rng)
     base_names = ["length"] + ["log_frequency"] * (frequency is not None)
+    without = None
+    if times.columns.subject is not None:
+        without = _without_each(times, plausible & fitted, table)
     base, names = _design(table, base_names, kept)
     baseline = held_out(base, response, folds, names)
     logprobs: dict[str, Float] = {}
@@ -188,7 +191,7 @@ def evaluate_reading(
             "coefficients": {
                 predictor: _coefficients(
                     conversion.combined,
-                    partial(over_groups, conversion, target, response, item),
+                    partial(for_new, conversion, target, response, item, without),
                     target_names,
                     column,
                     regression.spillover,
@@ -296,6 +299,17 @@ def _words(
     return _Table(columns, lagged, excluded), used
 
 
+def _without_each(times: ReadingTimes, which: NDArray[np.bool_], table: _Table) -> Float:
+    """The mean times of the words regressed without each subject, (n, S); of a word of one subject, its time."""
+    shape = (len(table.excluded), len(times.subjects))
+    sums, numbers = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums, (times.word[which], times.subject[which]), times.time[which])
+    np.add.at(numbers, (times.word[which], times.subject[which]), 1)
+    sums, numbers = sums[table.kept], numbers[table.kept]
+    rest, number = sums.sum(1, keepdims=True) - sums, numbers.sum(1, keepdims=True) - numbers
+    return np.divide(rest, number, out=sums.copy(), where=number > 0)
+
+
 def _design(table: _Table, names: Sequence[str], kept: NDArray[np.int64]) -> tuple[Float, list[str]]:
     """The predictors as a matrix with a column of ones, and the names of its columns."""
     values = [table.lagged[name][kept] for name in names]
@@ -323,21 +337,21 @@ def _tested(
 
 def _coefficients(
     combined: Callable[[Float], Estimate],
-    over_items: Callable[[Float], Estimate],
+    for_new: Callable[[Float], Estimate],
     names: Sequence[str],
     column: str,
     spillover: int,
 ) -> dict[str, Any]:
     """Coefficients of the word and the words before it, in milliseconds per unit, and their sum.
 
-    The sum has a second interval, over items, for times that are predicted from it.
+    The sum has a second estimate, ``for_new`` items and subjects, for times that are predicted from it.
     """
     own = [names.index(_column(column, lag)) for lag in range(1 + spillover)]
     ones = np.eye(len(names))
     return {
         "sum": {
             **_as_json(combined(ones[own].sum(0))),
-            "over_items": _as_json(over_items(ones[own].sum(0))),
+            "for_new": _as_json(for_new(ones[own].sum(0))),
         },
         "by_word_before": [_as_json(combined(ones[place])) for place in own],
     }

@@ -113,33 +113,51 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
     return Fit(coefficients, inverse @ inverse.T, (residuals**2).sum(0), n)
 
 
-def over_groups(
-    model: Fit, predictors: Float, times: Float, groups: NDArray[np.int64], weights: Float
+def for_new(
+    model: Fit,
+    predictors: Float,
+    times: Float,
+    groups: NDArray[np.int64],
+    without: Float | None,
+    weights: Float,
 ) -> Estimate:
-    """A weighted sum of coefficients, whose error is that of the jackknife over groups.
+    """A weighted sum of coefficients, with its error for other items, and for other subjects.
 
-    Each group is left out in turn. Unlike :meth:`Fit.combined`, this allows for noise, and effects, that the
-    words of an item share (the estimator CR3, with as many degrees of freedom as groups, less one).
+    Unlike :meth:`Fit.combined`, this allows for noise and effects that the words of an item share, and for
+    subjects who differ in their effects. Each item, and each subject, is left out in turn (the jackknife). Both
+    variances have the noise of single words in them, so it is subtracted from their sum once, as in two-way
+    clustering.
 
     Args:
-        model: the fit of these predictors (n, p) and times (n,) or (n, s).
+        model: the fit of these predictors (n, p) and mean times (n,).
         predictors, times: see :func:`fit`.
         groups: int64 (n,), the item of each observation.
+        without: float64 (n, S), mean times without each subject; None: subjects are not known.
         weights: float64 (p,).
     """
     number, group = np.unique(groups, return_inverse=True)
     scale = np.sqrt((predictors**2).sum(0))
-    x = predictors / scale
-    residuals = (times - predictors @ model.coefficients).reshape(len(times), -1)  # (n, s)
-    gram = x.T @ x
-    changes = []
+    x, weights = predictors / scale, weights / scale
+    coefficients = model.coefficients * scale
+    residuals, gram = times - x @ coefficients, x.T @ x
+    changes = np.empty(len(number))
     for g in range(len(number)):
         own = group == g
-        without = np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True)
-        changes.append((weights / scale) @ without @ (x[own].T @ residuals[own]))
-    spread = (len(number) - 1) / len(number) * (np.array(changes) ** 2).sum(0)
-    error = np.sqrt(spread).reshape(np.shape(times)[1:])
-    return Estimate(weights @ model.coefficients, error, len(number) - 1)
+        changes[g] = weights @ np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True) @ (
+            x[own].T @ residuals[own]
+        )
+    variances, freedom = [_jackknife(changes)], len(number) - 1
+    if without is not None and without.shape[1] > 1:
+        variances.append(_jackknife(weights @ (fit(x, without).coefficients - coefficients[:, None])))
+        noise = weights @ (model.covariance * np.outer(scale, scale)) @ weights * model.variance
+        variances.append(sum(variances) - noise)
+        freedom = min(freedom, without.shape[1] - 1)
+    return Estimate(weights @ coefficients, np.sqrt(max(variances)), freedom)
+
+
+def _jackknife(changes: Float) -> float:
+    """The variance of an estimate that changes so when each of k groups is left out."""
+    return float((len(changes) - 1) / len(changes) * (changes**2).sum())
 
 
 def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:

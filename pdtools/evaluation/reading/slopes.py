@@ -24,8 +24,8 @@ class Slope:
     its word and at the words after it.
 
     Attributes:
-        value, low, high: the sum and its 95% interval over the corpus' items
-            (:func:`pdtools.evaluation.reading.regression.over_groups`), which has the slopes' covariances.
+        value, low, high: the sum and its 95% interval for other items and subjects
+            (:func:`pdtools.evaluation.reading.regression.for_new`), which has the slopes' covariances.
         words: number of words before a word in the regression.
         beside: the regression's other predictors.
         settings: the model's settings in the regression.
@@ -58,7 +58,7 @@ _ENDS = ("value", "low", "high")
 _MAY_BE_MISSING = "scores.by_model.*."
 _OF_SLOPES = {
     "scores.by_model": OBJECT,
-    **{f"{_MAY_BE_MISSING}coefficients.surprisal.sum.over_items.{each}": NUMBER for each in _ENDS},
+    **{f"{_MAY_BE_MISSING}coefficients.surprisal.sum.for_new.{each}": NUMBER for each in _ENDS},
     "settings.spillover": COUNT,
     "settings.baseline": STRINGS,
     "settings.models": OBJECT,
@@ -100,11 +100,11 @@ def read_slopes(folder: str | Path, models: Mapping[str, ModelSettings]) -> dict
             raise InputError(reason, file=file, hint=_FITTED)
         own = settings["models"][min(same)[1]]
         estimate = by_model[min(same)[1]].get("coefficients", {}).get("surprisal", {}).get("sum", {})
-        if "over_items" not in estimate:
+        if "for_new" not in estimate:
             reason = f"no slope of surprisal of {name}, only of {', '.join(own['predictors'])}"
             raise InputError(reason, file=file, hint=_FITTED)
         found[name] = Slope(
-            *(estimate["over_items"][each] for each in _ENDS),
+            *(estimate["for_new"][each] for each in _ENDS),
             words=settings["spillover"],
             beside=(*settings["baseline"], *(each for each in own["predictors"] if each != "surprisal")),
             settings=own,
