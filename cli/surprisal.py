@@ -285,7 +285,9 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         if others := slope.differences(here):
             message(f"ms, {name}: the slope is of other surprisals: {'; '.join(others)}")
     if slopes is not None:
-        message("ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured")
+        message(
+            "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
+        )
     crossing = sum(each.n_crossing for each in found)
     if asked.as_json:
         from pdtools.provenance import provenance

@@ -191,9 +191,7 @@ class PandasModel:
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
             for note in stimuli.notes:
                 warnings.warn(f"{sheet.name}: {note}", stacklevel=2)
-            new_columns(
-                stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None
-            )
+            new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
             name = name_of(self.folder)
             fitted = None
             if slopes is not None:

@@ -80,28 +80,6 @@ def of_mean(shares: Sequence[tuple[int, int]]) -> tuple[float, float, float]:
     return mean, mean - down / len(values), mean + up / len(values)
 
 
-def of_product(
-    first: tuple[float, float, float], second: tuple[float, float, float]
-) -> tuple[float, float, float]:
-    """The product of two independent estimates, such as milliseconds a bit and a difference in bits.
-
-    By the delta method, var(b·d) = b² var(d) + d² var(b) + var(b) var(d); the last term is exact, and matters
-    where both estimates are near 0. Each variance is recovered from its own interval (MOVER), so that each
-    keeps its degrees of freedom: with half-widths w, w(b·d)² = b² w(d)² + d² w(b)² + (w(b) w(d) / z)², where z
-    is the normal quantile; it makes the last term too large rather than too small.
-
-    Args:
-        first, second: each estimate, and the ends of its symmetric 95% interval.
-
-    Returns:
-        The product, the lower and the upper limit.
-    """
-    (b, *_), (d, *_) = first, second
-    w_b, w_d = ((high - low) / 2 for _, low, high in (first, second))
-    half = math.sqrt((b * w_d) ** 2 + (d * w_b) ** 2 + (w_b * w_d / _Z) ** 2)
-    return b * d, b * d - half, b * d + half
-
-
 def half_width(deviation: float, n: int) -> float:
     """Half of the 95% interval of a mean of n numbers with this standard deviation, by Student's t."""
     return student_quantile(0.975, n - 1) * deviation / math.sqrt(n) if n > 1 else 0.0

@@ -113,9 +113,7 @@ def make_table(
     """
     order = stimuli.order
     parses = any(each.parses is not None for each in models.values())
-    names = new_columns(
-        stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None
-    )
+    names = new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
     texts = stimuli.unit_texts()
     known: dict[str, Any] = {
         "region": stimuli.region,

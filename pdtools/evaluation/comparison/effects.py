@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from pdtools.evaluation.bootstrap import are_few, drawn_scores, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
+from pdtools.evaluation.intervals import student_quantile
 
 Float = NDArray[np.float64]
+_Z = student_quantile(0.975, math.inf)
 
 
 @dataclass(frozen=True)
@@ -234,12 +237,46 @@ def estimate_of(runs: Sequence[Float], *, seed: int = 0, samples: int = 10_000) 
         found = {"low": low, "high": high, "t": value / spread.error, "p": spread.p(value)}
         if not spread.is_borrowed:
             found["df"] = spread.freedom if spread.seeds else n - 1
-        if not are_few(n):
+        if samples and not are_few(n):
             numbers = np.stack([together.T, np.ones_like(together.T)], -1)
             mean = of_sums(lambda sums: sums[..., 0] / sums[..., 1])
             drawn = drawn_scores(numbers, mean, np.random.default_rng(seed), samples)
             found["boot_low"], found["boot_high"] = interval(np.concatenate([of @ shares for of in drawn]))
     return Estimate(value=value, **found, items=n, runs=n_runs)
+
+
+def in_milliseconds(
+    runs: Sequence[Float], slopes: Sequence[Float]
+) -> tuple[float, float | None, float | None]:
+    """An effect in milliseconds, by slopes that were fitted to other items: the value and its 95% interval.
+
+    By the delta method, the variance of a slope b times a difference d is b² var(d) + d² var(b) + var(b)
+    var(d); the last term is exact, and matters where both may be 0. Each variance is recovered from its own
+    interval (MOVER), so that it keeps its degrees of freedom: with half-widths w, w² = b² w(d)² + d² w(b)² +
+    (w(b) w(d) / z)², where z is the normal quantile, so that the last term is too large rather than too small.
+    The slopes of a group's models are of one corpus and share their errors, which add up; those of two groups
+    are taken as independent, though they share a corpus too, which makes the interval of a difference too wide
+    rather than too narrow.
+
+    Args:
+        runs: one or two of float64 (S, I), see :func:`estimate_of`, in bits.
+        slopes: for each of them float64 (S, 2): milliseconds a bit of each model, and half of its interval.
+
+    Returns:
+        The value and the ends of its interval, which are None if that in bits has none.
+    """
+    known = np.isfinite(np.concatenate(runs)).all(0)
+    values, halves = (
+        [of[:, known] * own[:, [column]] for of, own in zip(runs, slopes, strict=True)] for column in (0, 1)
+    )
+    found = estimate_of(values, samples=0)
+    if found.low is None or found.high is None:
+        return found.value, None, None
+    squares = ((found.high - found.low) / 2) ** 2
+    for of in halves:
+        error = estimate_of([of], samples=0)
+        squares += error.value**2 + (((error.high or 0) - (error.low or 0)) / 2 / _Z) ** 2
+    return found.value, found.value - math.sqrt(squares), found.value + math.sqrt(squares)
 
 
 def _of_mean(values: Float) -> float:

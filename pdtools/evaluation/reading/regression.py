@@ -143,8 +143,8 @@ def for_new(
     changes = np.empty(len(number))
     for g in range(len(number)):
         own = group == g
-        changes[g] = weights @ np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True) @ (
-            x[own].T @ residuals[own]
+        changes[g] = (
+            weights @ np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True) @ (x[own].T @ residuals[own])
         )
     variances, freedom = [_jackknife(changes)], len(number) - 1
     if without is not None and without.shape[1] > 1:
