@@ -74,8 +74,8 @@ def new_columns(
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
             ``frequency_1`` and so on.
-        item, condition: the column that ``--column`` names, if the table has none of this name. If several
-            columns hold sentences, ``condition`` is the sentence's (``version`` if that name is taken).
+        item, condition: the column that ``--column`` names, if the table has none of exactly this name. If
+            several columns hold sentences, ``condition`` is the sentence's (``version`` if that name is taken).
 
     Raises:
         InputError: if it already has one of them.
@@ -90,6 +90,7 @@ def new_columns(
     names += of_words("frequency") if frequency else []
     there = {name.casefold(): name for name in stimuli.sheet.columns}
     reserved = [*names, "attachment", "closed", "entropy", "seen"]
+    reserved = [name for name in reserved if name not in stimuli.renamed]
     if twice := next((there[name] for name in reserved if name in there), None):
         reason = f"a column {twice!r}, which is the name of one that is added"
         raise InputError(reason, file=stimuli.sheet.name, hint="rename it")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "stimuli.R"
+SCRIPT = Path(__file__).parents[2] / "data" / "scripts" / "stimuli.R"
 PACKAGES = 'for (name in c("dplyr", "ggplot2", "lme4", "readr")) library(name, character.only = TRUE)'
 RSCRIPT = shutil.which("Rscript")
 needs_r = pytest.mark.skipif(
