@@ -38,6 +38,8 @@ Input:
     on_error: Stop at bad input, or record it and go on.
     frequencies (FILE): Add log frequencies, from a table of words and counts.
     wordfreq (LANGUAGE): Add log frequencies, from the package wordfreq (en).
+    factors (NAME,NAME): Stimuli: columns, or parts of conditions (amb_long); NAME=REFERENCE.
+    region: Stimuli: the critical region (default: that of the largest effect).
 
 Model:
     model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.

@@ -45,6 +45,8 @@ def view(
     pair: tuple[str, str] | None = None,
     source: SentenceForm = "text",
     gold: str | None = None,
+    factors: str | None = None,
+    region: str | None = None,
     hypotheses: Positive = 10,
     output: str | None = None,
     figures: str | None = None,
@@ -59,12 +61,12 @@ def view(
       pdtools view --text "The dog barks." --model english --model english-base -o view.html
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
-      pdtools view surprisals.csv -o stimuli.html
+      pdtools view surprisals.csv --factors ambiguity,length --region 3 -o stimuli.html
       pdtools view runs/* -o runs.html --figures figures
 
     Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared
-    with intervals and corrected p. Tables of pdtools surprisal become means by region and condition. Runs are
-    shown by their losses.
+    with intervals and corrected p. Tables of pdtools surprisal become effects of conditions at the critical
+    region, and by region. Runs are shown by their losses.
 
     Arguments:
         paths (PATH): Results, stimuli, or runs; with --model: sentences.
@@ -93,6 +95,13 @@ def view(
         raise typer.BadParameter("--pair brings its own sentences: leave out PATH and --text")
     if (text or pair or gold) and not models:
         raise typer.BadParameter("name the model that reads the sentences with --model")
+    is_table = (
+        bool(paths)
+        and not models
+        and all(ending(each) in SHEETS and Path(each).is_file() for each in paths or [])
+    )
+    if (factors is not None or region is not None) and not is_table:
+        raise typer.BadParameter("--factors and --region go with a table of pdtools surprisal")
     if not (paths or text or pair):
         raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
     given = [*(paths or []), *models, *([gold] if gold else [])]
@@ -141,8 +150,9 @@ def view(
     else:
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
-        if all(ending(each) in SHEETS and Path(each).is_file() for each in given):
-            module, page = stimuli, stimuli.stimuli_page(given)
+        if is_table:
+            page = stimuli.stimuli_page(given, factors=factors, region=region, seed=seed, made=made)
+            module = stimuli
         elif all(map(runs.is_run, given)):
             module, page = runs, runs.runs_page(given)
         else:

@@ -20,7 +20,6 @@ from pdtools.files.tables import read_sheet
 from pdtools.files.workbooks import workbook_rows
 from pdtools.report.view.stimuli import stimuli_page
 from pdtools.stimuli.columns import Made, new_columns, sheet_of_pandas, write
-from pdtools.stimuli.columns import new_columns
 from pdtools.stimuli.table import Stimuli, read_stimuli
 
 WIDE = "item,condition,sentence\n1,a,The dog | that ran | barks.\n1,b,The dog | | barks.\n"

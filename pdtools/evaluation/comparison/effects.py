@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.bootstrap import are_few, drawn_scores, interval, of_sums
+from pdtools.evaluation.bootstrap import are_few, bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.intervals import student_quantile
 
@@ -80,13 +80,15 @@ def contrasts(factors: Sequence[Factor]) -> list[Contrast]:
     return found
 
 
-def pairs(factor: Factor) -> list[Contrast]:
-    """The difference of each two levels of a factor, the later less the earlier."""
-    levels, found = factor.levels, []
-    for earlier, later in combinations(range(len(levels)), 2):
-        weights = np.zeros(len(levels))
+def pairs(factor: Factor, *, with_first: bool = False) -> list[Contrast]:
+    """The differences of each two levels of a factor, the later less the earlier; or all less the first."""
+    found = []
+    for earlier, later in combinations(range(len(factor.levels)), 2):
+        if earlier and with_first:
+            continue
+        weights = np.zeros(len(factor.levels))
         weights[[earlier, later]] = -1, 1
-        name = f"{levels[later]} \N{MINUS SIGN} {levels[earlier]}"
+        name = f"{factor.levels[later]} \N{MINUS SIGN} {factor.levels[earlier]}"
         found.append(Contrast(factor.name, name, name, weights))
     return found
 
@@ -159,16 +161,16 @@ class Effect:
             seeds: number of models in the group, of both groups for a difference.
         """
         of = self.estimate
-        return {
-            "model": self.model if self.less is None else f"{self.model} \N{MINUS SIGN} {self.less}",
-            "effect": self.contrast.effect,
-            "contrast": self.contrast.contrast,
-            "bits": of.value,
-            **{name: getattr(of, name) for name in ("low", "high", "boot_low", "boot_high", "t", "df", "p")},
-            "items": of.items,
-            "left_out": len(self.values) - of.items,
-            "seeds": of.runs,
-        }
+        model = self.model if self.less is None else f"{self.model} \N{MINUS SIGN} {self.less}"
+        named = [model, self.contrast.effect, self.contrast.contrast, of.value]
+        left_out = len(self.values) - of.items
+        cells = [*named, *(getattr(of, name) for name in _ESTIMATED), of.items, left_out, of.runs]
+        return dict(zip(EFFECT, cells, strict=True))
+
+
+_ESTIMATED = ("low", "high", "boot_low", "boot_high", "t", "df", "p")
+EFFECT = ("model", "effect", "contrast", "bits", *_ESTIMATED, "items", "left_out", "seeds")
+"""The columns of :meth:`Effect.row`."""
 
 
 def effects(
@@ -215,7 +217,7 @@ def estimate_of(runs: Sequence[Float], *, seed: int = 0, samples: int = 10_000) 
 
     Args:
         runs: one or two of float64 (S, I), a value of each model and item; items with NaN are left out.
-        seed, samples: of the bootstrap, which below ten items is not drawn.
+        seed, samples: of the bootstrap (0: none), which below ten items is not drawn.
     """
     known = np.isfinite(np.concatenate(runs)).all(0)
     runs = [of_runs[:, known] for of_runs in runs]
@@ -238,10 +240,10 @@ def estimate_of(runs: Sequence[Float], *, seed: int = 0, samples: int = 10_000) 
         if not spread.is_borrowed:
             found["df"] = spread.freedom if spread.seeds else n - 1
         if samples and not are_few(n):
-            numbers = np.stack([together.T, np.ones_like(together.T)], -1)
+            numbers = np.stack([of_items, np.ones(n)], 1)
             mean = of_sums(lambda sums: sums[..., 0] / sums[..., 1])
-            drawn = drawn_scores(numbers, mean, np.random.default_rng(seed), samples)
-            found["boot_low"], found["boot_high"] = interval(np.concatenate([of @ shares for of in drawn]))
+            drawn = bootstrap(numbers, mean, np.random.default_rng(seed), samples)
+            found["boot_low"], found["boot_high"] = interval(drawn)
     return Estimate(value=value, **found, items=n, runs=n_runs)
 
 
