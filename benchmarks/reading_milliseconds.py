@@ -1,9 +1,9 @@
 """Coverage of intervals of effects in milliseconds, predicted for other items from the slopes of a corpus.
 
-Subjects read the words of a corpus with the effects ``TRUTH`` (milliseconds a bit, of the word and of the two
-before it), whose surprisals are alike in neighbouring words; items and subjects may differ in effects and
-speed. The differences in bits of other items are then turned into milliseconds by the sum of the fitted slopes.
-The truth is the mean difference in bits of all items there could be, times the true sum.
+Subjects read the words of a corpus with the effects ``TRUTH`` (milliseconds a bit, of the word and of the
+two before it), whose surprisals are alike in neighbouring words; items and subjects may differ in effects
+and speed. The differences in bits of other items are then turned into milliseconds by the sum of the fitted
+slopes. The truth is the mean difference in bits of all items there could be, times the true sum.
 
     python benchmarks/reading_milliseconds.py
 """

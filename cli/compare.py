@@ -137,7 +137,6 @@ def _effects(
 ) -> DesignEffects:
     """The effects of stimuli's conditions, which a file gets too."""
     from pdtools.evaluation.comparison.designs import design_effects, measured
-    from pdtools.evaluation.comparison.effects import EFFECT
 
     if output is not None:
         check_table_name(output)
@@ -147,7 +146,7 @@ def _effects(
     for note in table.notes:
         message(f"{tables[0]}: {note}")
     if output is not None:
-        with atomic_table(output, ["region", *EFFECT]) as write:
+        with atomic_table(output, found.columns) as write:
             for row in found.rows():
                 write(["" if cell is None else cell for cell in row.values()])
     return found

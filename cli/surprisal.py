@@ -206,7 +206,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     """Score the sentences of a table with models, and write its rows with their surprisals."""
     from pdtools.evaluation.reading.slopes import read_slopes
     from pdtools.search.scores import Measure
-    from pdtools.stimuli.columns import TABLES, make_table, new_columns, write
+    from pdtools.stimuli.columns import PREDICTED, TABLES, make_table, new_columns, write
     from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
     from pdtools.stimuli.table import read_stimuli
 
@@ -285,9 +285,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         if others := slope.differences(here):
             message(f"ms, {name}: the slope is of other surprisals: {'; '.join(others)}")
     if slopes is not None:
-        message(
-            "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
-        )
+        message(PREDICTED)
     crossing = sum(each.n_crossing for each in found)
     if asked.as_json:
         from pdtools.provenance import provenance

@@ -30,6 +30,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
             df = {None if effect.estimate.df is None else round(effect.estimate.df, 1) for effect in own}
             one_df = df.pop() if len(df) == 1 else None
             headings = ["effect", "bits", "95%", "bootstrap", f"t({one_df:g})" if one_df else "t", "p"]
+            headings += [] if found.table.slopes is None else ["ms", "ms 95%"]
             rows: list[list[Cell]] = []
             for effect in own:
                 of = effect.estimate
@@ -39,7 +40,8 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
                 ends = [_bounds(of.low, of.high), _bounds(of.boot_low, of.boot_high)]
                 cells_of = [*ends, None if t is None else Number(t), None if of.p is None else f"{of.p:.2g}"]
                 several = [] if len(numbers) == 1 else [of.items]
-                rows.append([effect.contrast.name, of.value, *cells_of, *several])
+                ms = [] if effect.ms is None else [effect.ms[0], _bounds(*effect.ms[1:])]
+                rows.append([effect.contrast.name, of.value, *cells_of, *ms, *several])
             said = f", {numbers.pop()} items" if len(numbers) == 1 else ""
             seeds = (
                 f", {own[0].estimate.runs} models" if own[0].estimate.runs > 2 - (own[0].less is None) else ""
@@ -156,10 +158,17 @@ def _in_words(effect: Effect) -> str:
     text = f"{text} {'was' if effect.less is None else 'differed by'} {_signed(decimal(of.value, 2))} bits"
     if of.low is None or of.high is None or of.t is None or of.p is None:
         return text
-    ends = ", ".join(_signed(decimal(end, 2)) for end in (of.low, of.high))
+    ends = _ends(of.low, of.high)
     df = "" if of.df is None else f"({of.df:.4g})"
     p = "p < .001" if of.p < 0.001 else f"p = {of.p:.3f}".replace("0.", ".")
-    return f"{text}, 95% CI [{ends}], t{df} = {_signed(decimal(of.t, 2))}, {p}"
+    text = f"{text}, 95% CI {ends}, t{df} = {_signed(decimal(of.t, 2))}, {p}"
+    if effect.ms is None or effect.ms[1] is None or effect.ms[2] is None:
+        return text
+    return f"{text}, a predicted {_signed(decimal(effect.ms[0], 1))} ms, 95% CI {_ends(*effect.ms[1:], 1)}"
+
+
+def _ends(low: float, high: float, digits: int = 2) -> str:
+    return f"[{', '.join(_signed(decimal(end, digits)) for end in (low, high))}]"
 
 
 def _signed(text: str) -> str:
@@ -189,7 +198,12 @@ def methods_sentence(found: DesignEffects, versions: str, hashes: Mapping[str, s
     text += (
         " Effects are means over the items that have all the conditions needed; 95% intervals and p are by"
         f" Student's t over items{' and seeds' if seeds else ''}, without correction for several tests."
-        f" Effects were computed with {versions}"
     )
+    if found.table.slopes is not None:
+        text += (
+            " Milliseconds are predictions: bits times slopes fitted to another corpus, with intervals that"
+            " have the errors of both."
+        )
+    text += f" Effects were computed with {versions}"
     shown = ", ".join(f"{name} {value[:12]}" for name, value in hashes.items())
     return f"{text} from {shown} (SHA-256)." if shown else f"{text}."

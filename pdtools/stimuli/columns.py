@@ -29,6 +29,8 @@ SPILLED = (1, 2)
 """Number of previous words whose surprisal, length and frequency are repeated in a word's row."""
 MILLISECONDS = ("ms", "ms_low", "ms_high")
 """Columns of predicted reading times."""
+PREDICTED = "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
+"""The line that goes with them, for people."""
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of the tables that are written."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -74,8 +76,9 @@ def new_columns(
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
             ``frequency_1`` and so on.
-        item, condition: the column that ``--column`` names, if the table has none of exactly this name. If
-            several columns hold sentences, ``condition`` is the sentence's (``version`` if that name is taken).
+        item, condition: the column that ``--column`` names, if the table has none of exactly this name.
+            If several columns hold sentences, ``condition`` is the sentence's (``version`` if that name is
+            taken).
 
     Raises:
         InputError: if it already has one of them.

@@ -528,7 +528,7 @@ def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:
 def test_item_and_condition_are_written_under_these_names(
     columns: dict[str, str], new: dict[str, list[str]], notes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Unless the table has a column of exactly this name, which stays, and is noted if another one is given."""
+    """Unless a column has exactly this name: it stays, which is noted if another one is given."""
     text = "ITEM,AMBIGUITY,CONDITION,SENTENCE\n1,x,a,The dog | barks.\n2,y,b,The dog | barks.\n"
     if columns.pop("place", None):
         text = text.replace("ITEM", "item")

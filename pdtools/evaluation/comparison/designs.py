@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.effects import (
+    EFFECT,
     Contrast,
     Effect,
     Factor,
@@ -26,6 +27,7 @@ from pdtools.evaluation.comparison.effects import (
     pairs,
 )
 from pdtools.files.tables import Sheet, cell_text
+from pdtools.stimuli.columns import MILLISECONDS, PREDICTED
 
 ALL = "all"
 """The condition of tables without one."""
@@ -72,6 +74,7 @@ class Measured:
         labels: the name of each place: with its words, or its name in the table, if all items share them.
         values: float64 (M, P, I, C), means of repeated rows; NaN where there is none.
         notes: doubts about the table, each a line for people.
+        slopes: float64 (M, 2), milliseconds a bit and half of the interval, if tables have predicted times.
     """
 
     file: str
@@ -84,6 +87,7 @@ class Measured:
     labels: dict[str, str]
     values: Float
     notes: list[str]
+    slopes: Float | None = None
 
     def contrasts(self) -> list[Contrast]:
         """Main effects and interactions; without named factors, differences of conditions."""
@@ -207,7 +211,43 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
         labels=_labels(rows),
         values=values,
         notes=notes,
+        slopes=_slopes(sheets, models),
     )
+
+
+def _slopes(sheets: Sequence[Sheet], models: Sequence[str]) -> Float | None:
+    """Milliseconds a bit of each model, and half of their interval (M, 2), which its rows share.
+
+    Returns:
+        None if not all models have predicted times.
+
+    Raises:
+        InputError: for a time that is not the surprisal times the slope of the model's other rows.
+    """
+    rows: list[tuple[str, int, str, list[float]]] = []
+    for sheet in sheets:
+        columns = {name: i for i, name in enumerate(sheet.columns)}
+        if {"model", "surprisal", *MILLISECONDS} <= columns.keys():
+            names = ("model", "surprisal", *MILLISECONDS)
+            for line, *cells_of in zip(sheet.numbers, *(sheet.texts(columns[n]) for n in names), strict=True):
+                try:
+                    numbers = [float(cell) for cell in cells_of[1:] if cell]
+                except ValueError as error:
+                    reason = f"surprisal and ms are {', '.join(cells_of[1:])}, not numbers"
+                    raise InputError(reason, file=sheet.name, line=line) from error
+                if len(numbers) == len(names) - 1:
+                    rows.append((sheet.name, line, cells_of[0].strip(), numbers))
+    most: dict[str, list[float]] = {}  # the row with the most bits
+    for _, _, model, numbers in rows:
+        most[model] = max(most.get(model, [0.0]), numbers, key=lambda each: abs(each[0]))
+    for name, line, model, (bits, ms, *_) in rows:
+        if abs(ms * most[model][0] - bits * most[model][1]) > 1e-4 * abs(most[model][0]) * max(1.0, abs(ms)):
+            reason = f"ms of {model} is not its surprisal times the slope of its other rows"
+            raise InputError(reason, file=name, line=line, hint="pdtools surprisal --slopes writes it")
+    if any(most.get(model, [0.0])[0] == 0 for model in models):
+        return None
+    of_models = [most[model] for model in models]
+    return np.array([(ms / bits, (high - low) / 2 / abs(bits)) for bits, ms, low, high in of_models])
 
 
 def _more(sources: Sequence[str]) -> str:
@@ -230,6 +270,10 @@ def _asked(text: str) -> list[tuple[str, str | None]]:
 def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several: bool) -> list[Row]:
     """The rows of a table; conditions that have yet to be split have one part."""
     by_name = {name.casefold(): i for i, name in reversed(list(enumerate(sheet.columns)))}
+    exact = [
+        name for name in ("item", _CONDITION) if name in sheet.columns
+    ]  # as surprisal --column writes them
+    by_name |= {name: sheet.columns.index(name) for name in exact}
     lacking = [name for name in ("model", "surprisal") if name not in by_name]
     if lacking:
         hint = "pdtools surprisal stimuli.csv -o TABLE makes such tables"
@@ -432,6 +476,11 @@ class DesignEffects:
         }
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns of :meth:`rows`."""
+        return ["region", *EFFECT, *(() if self.table.slopes is None else MILLISECONDS)]
+
+    @property
     def label(self) -> str:
         """The name of the critical place."""
         return self.table.labels[self.critical]
@@ -475,10 +524,10 @@ def design_effects(
 
     def of_place(place: str, n: int) -> list[Effect]:
         values = table.values[:, table.places.index(place)]
-        return effects(values, design, indices, differences, seed=seed, samples=n)
+        return effects(values, design, indices, differences, seed=seed, samples=n, slopes=table.slopes)
 
     by_place = {place: of_place(place, samples if everywhere else 0) for place in table.places}
-    notes = []
+    notes = [] if table.slopes is None else [PREDICTED]
     if critical is None:
         there = [place for place in table.places if by_place[place]] or table.places
         same = [place for place in there if table.same_words(place)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pdtools.evaluation.bootstrap import are_few, bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.intervals import student_quantile
+from pdtools.stimuli.columns import MILLISECONDS
 
 Float = NDArray[np.float64]
 _Z = student_quantile(0.975, math.inf)
@@ -138,6 +139,7 @@ class Effect:
         less: the group that is subtracted; None: none is.
         values: float64 (I,), of the items; NaN for those that are left out.
         estimate: their mean.
+        ms: predicted milliseconds, see :func:`in_milliseconds`; None without slopes.
     """
 
     contrast: Contrast
@@ -145,6 +147,7 @@ class Effect:
     less: str | None
     values: Float
     estimate: Estimate
+    ms: tuple[float, float | None, float | None] | None = None
 
     def row(self) -> dict[str, Any]:
         """The columns of tables, but for the region.
@@ -159,13 +162,15 @@ class Effect:
             t, df, p: Student's t, its degrees of freedom, two-sided p.
             items, left_out: number of items with all conditions that the effect needs, and of the others.
             seeds: number of models in the group, of both groups for a difference.
+            ms, ms_low, ms_high: if the table has these columns: the predicted effect in milliseconds, and its
+                95% interval, with the errors of slopes and of items.
         """
         of = self.estimate
         model = self.model if self.less is None else f"{self.model} \N{MINUS SIGN} {self.less}"
         named = [model, self.contrast.effect, self.contrast.contrast, of.value]
         left_out = len(self.values) - of.items
         cells = [*named, *(getattr(of, name) for name in _ESTIMATED), of.items, left_out, of.runs]
-        return dict(zip(EFFECT, cells, strict=True))
+        return dict(zip(EFFECT, cells, strict=True)) | dict(zip(MILLISECONDS, self.ms or (), strict=False))
 
 
 _ESTIMATED = ("low", "high", "boot_low", "boot_high", "t", "df", "p")
@@ -181,6 +186,7 @@ def effects(
     *,
     seed: int = 0,
     samples: int = 10_000,
+    slopes: Float | None = None,
 ) -> list[Effect]:
     """Each contrast of each group of models, then the differences between groups.
 
@@ -190,6 +196,7 @@ def effects(
         groups: by name, the models that differ only in their seeds.
         differences: (a, b): the names of two groups, for b less a, paired over items.
         seed, samples: of the bootstrap.
+        slopes: float64 (M, 2), see :func:`in_milliseconds`; None: there are none.
 
     Returns:
         Effects without a single item that has all cells are left out.
@@ -202,9 +209,16 @@ def effects(
             means = [of_runs.mean(0) for of_runs in runs]
             of_items = means[-1] - means[0] if len(means) > 1 else means[0]
             if np.isfinite(of_items).any():
-                estimate = estimate_of(runs, seed=seed, samples=samples)
+                of_sides = [slopes[list(members)] for members in sides] if slopes is not None else []
                 found.append(
-                    Effect(contrast=contrast, model=second, less=first, values=of_items, estimate=estimate)
+                    Effect(
+                        contrast=contrast,
+                        model=second,
+                        less=first,
+                        values=of_items,
+                        estimate=estimate_of(runs, seed=seed, samples=samples),
+                        ms=in_milliseconds(runs, of_sides) if of_sides else None,
+                    )
                 )
     return found
 
@@ -252,13 +266,12 @@ def in_milliseconds(
 ) -> tuple[float, float | None, float | None]:
     """An effect in milliseconds, by slopes that were fitted to other items: the value and its 95% interval.
 
-    By the delta method, the variance of a slope b times a difference d is b² var(d) + d² var(b) + var(b)
-    var(d); the last term is exact, and matters where both may be 0. Each variance is recovered from its own
-    interval (MOVER), so that it keeps its degrees of freedom: with half-widths w, w² = b² w(d)² + d² w(b)² +
-    (w(b) w(d) / z)², where z is the normal quantile, so that the last term is too large rather than too small.
-    The slopes of a group's models are of one corpus and share their errors, which add up; those of two groups
-    are taken as independent, though they share a corpus too, which makes the interval of a difference too wide
-    rather than too narrow.
+    The variance of a slope b times a difference d, which are independent, is b² var(d) + d² var(b) + var(b)
+    var(d); the last term, beyond the delta method's, matters where both may be 0. Each variance is recovered
+    from its own interval (MOVER), so that it keeps its degrees of freedom: with half-widths w, w² = b² w(d)²
+    + d² w(b)² + (w(b) w(d) / z)², where z is the normal quantile, so that the last term is rather too large.
+    The slopes of a group's models are of one corpus and share their errors, which add up. Those of two groups
+    are taken as independent: they share a corpus too, so the interval of a difference is rather too wide.
 
     Args:
         runs: one or two of float64 (S, I), see :func:`estimate_of`, in bits.

@@ -300,7 +300,7 @@ def _words(
 
 
 def _without_each(times: ReadingTimes, which: NDArray[np.bool_], table: _Table) -> Float:
-    """The mean times of the words regressed without each subject, (n, S); of a word of one subject, its time."""
+    """The mean times of the words regressed without each subject, (n, S); the time itself if none is left."""
     shape = (len(table.excluded), len(times.subjects))
     sums, numbers = np.zeros(shape), np.zeros(shape)
     np.add.at(sums, (times.word[which], times.subject[which]), times.time[which])

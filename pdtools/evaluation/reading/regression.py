@@ -124,9 +124,9 @@ def for_new(
     """A weighted sum of coefficients, with its error for other items, and for other subjects.
 
     Unlike :meth:`Fit.combined`, this allows for noise and effects that the words of an item share, and for
-    subjects who differ in their effects. Each item, and each subject, is left out in turn (the jackknife). Both
-    variances have the noise of single words in them, so it is subtracted from their sum once, as in two-way
-    clustering.
+    subjects who differ in their effects. Each item, and each subject, is left out in turn (the jackknife).
+    Both variances have the noise of single words in them, so it is subtracted from their sum once, as in
+    two-way clustering.
 
     Args:
         model: the fit of these predictors (n, p) and mean times (n,).

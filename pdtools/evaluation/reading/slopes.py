@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Slope:
     """Milliseconds a bit of a model's surprisal, fitted to a corpus of reading times.
 
-    It is the sum of the regression's slopes of a word and of the words before it: the time that a bit takes at
-    its word and at the words after it.
+    It is the sum of the regression's slopes of a word and of the words before it: the time that a bit takes
+    at its word and at the words after it.
 
     Attributes:
         value, low, high: the sum and its 95% interval for other items and subjects

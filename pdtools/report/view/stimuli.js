@@ -52,10 +52,11 @@
       words.map(([text, value]) => make("span", { style: `background: rgba(213, 94, 0, ${(0.55 * (value ?? 0) / most).toFixed(3)})` }, `${text} `, make("small", {}, digits(value, 1)))));
   }
 
+  const predicted = critical.some((row) => "ms" in row);
   const ends = (low, high) => (low === null ? null : `[${digits(low)}, ${digits(high)}]`);
   const effects = critical.length ? make("section", {}, make("h2", {}, `Effects${where}, within items`),
-    table([text("model"), "effect", "levels", ...["bits", "95%", "bootstrap", "t", "df", "p", "items"].map((name) => ({ name, number: true }))],
-      critical.map((row) => [row.model, row.effect, row.contrast.replaceAll(" − ", "\u00a0−\u00a0"), digits(row.bits), ends(row.low, row.high), ends(row.boot_low, row.boot_high), digits(row.t), row.df, probability(row.p), row.items])),
+    table([text("model"), "effect", "levels", ...["bits", "95%", "bootstrap", "t", "df", "p", "items", ...(predicted ? ["ms", "95%"] : [])].map((name) => ({ name, number: true }))],
+      critical.map((row) => [row.model, row.effect, row.contrast.replaceAll(" − ", "\u00a0−\u00a0"), digits(row.bits), ends(row.low, row.high), ends(row.boot_low, row.boot_high), digits(row.t), row.df, probability(row.p), row.items, ...(predicted ? [digits(row.ms, 1), ends(row.ms_low, row.ms_high)] : [])])),
     make("p", { class: "soft" }, "Means over the items that have all the conditions, with 95% intervals, t and p by Student's t over items; p is not corrected. Bootstrap: the interval over items, from ten items on."),
     make("div", { class: "controls" }, copyButton("Copy the results sentence", page.results), copyButton("Copy the methods sentence", page.methods))) : null;
   frame(

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from pdtools.evaluation.comparison.designs import ALL, DesignEffects, Measured, Row, design_effects, measured
-from pdtools.evaluation.comparison.effects import EFFECT, cells
+from pdtools.evaluation.comparison.effects import cells
 from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.intervals import half_width
 from pdtools.files.tables import read_sheet
@@ -185,12 +185,13 @@ def figures(page: Page) -> Figures:
     charts = {"regions": with_rows(document["chart"], rows)}
     sources = {}
     if effects := document["effects"]:
-        own = [row for row in effects if row["region"] == document["critical"]]
+        names = list(effects[0])[1:]
+        own = [[row[name] for name in names] for row in effects if row["region"] == document["critical"]]
         tables["effects"] = (
-            ["region", *EFFECT],
-            [[document["places"][row["region"]], *(row[name] for name in EFFECT)] for row in effects],
+            ["region", *names],
+            [[document["places"][row["region"]], *(row[name] for name in names)] for row in effects],
         )
-        tables["effects-at-region"] = (list(EFFECT), [[row[name] for name in EFFECT] for row in own])
+        tables["effects-at-region"] = (names, own)
         sources["paragraph"] = latex_text(f"{document['methods']}\n\n{document['results']}\n")
     if document["region"] and effects:
         charts["differences"] = with_rows(document["differences_chart"], document["differences"])
