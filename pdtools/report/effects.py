@@ -40,7 +40,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
                 cells_of = [*ends, None if t is None else Number(t), None if of.p is None else f"{of.p:.2g}"]
                 several = [] if len(numbers) == 1 else [of.items]
                 rows.append([effect.contrast.name, of.value, *cells_of, *several])
-            said = f", {numbers.pop()} items" if len(numbers) == 1 else ""
+            said = f", {_number(own)}" if len(numbers) == 1 else ""
             seeds = (
                 f", {own[0].estimate.runs} models" if own[0].estimate.runs > 2 - (own[0].less is None) else ""
             )
@@ -141,8 +141,8 @@ def results_sentence(found: DesignEffects) -> str:
 
 
 def _number(own: Sequence[Effect]) -> str:
-    numbers = sorted({effect.estimate.items for effect in own})
-    return f"{' to '.join(map(str, numbers[:1] + numbers[1:][-1:]))} items"
+    least, most = (of(effect.estimate.items for effect in own) for of in (min, max))
+    return "1 item" if most == 1 else f"{most} items" if least == most else f"{least} to {most} items"
 
 
 def _in_words(effect: Effect) -> str:
