@@ -25,6 +25,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
+from pdtools.evaluation.comparison.designs import design_effects, measured
 from pdtools.evaluation.reading.slopes import read_slopes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
@@ -409,6 +410,44 @@ class PandasModel:
             SourcedLine(read_sentence(text, "text", style), split_text_words(text), _GIVEN, number)
             for number, text in enumerate(_sentences(sentences), start=1)
         ]
+
+
+def effects(
+    table: pd.DataFrame | Sequence[pd.DataFrame],
+    factors: str | None = None,
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    baseline: str | None = None,
+    seed: int = 0,
+    samples: int = 10_000,
+) -> pd.DataFrame:
+    """Effects of the conditions of stimuli within items, as ``pdtools compare`` computes them.
+
+    Args:
+        table: what :meth:`PandasModel.surprisal` returned for a table; or such tables of several models.
+        factors: ``NAME,NAME`` or ``NAME=REFERENCE``: columns, or names for the parts of conditions called
+            ``amb_long``. The reference, the first level of the table if none is given, is subtracted. None:
+            the pairs of conditions.
+        groups: the models that differ only in their seeds, by name.
+        baseline: the model that is subtracted from each other one; None: every two are compared.
+        seed, samples: of the bootstrap.
+
+    Returns:
+        A row for each region, model (or difference of two) and effect: the columns of
+        ``pdtools compare -o`` (docs/reference/files/stimuli.md).
+
+    Raises:
+        InputError: for a table without such a design.
+        PdtoolsError: for a group or baseline that is not there.
+    """
+    import pandas as pd
+
+    tables = [table] if hasattr(table, "columns") else list(table)
+    read = measured([sheet_of_pandas(cast("pd.DataFrame", each)) for each in tables], factors)
+    for note in read.notes:
+        warnings.warn(note, stacklevel=2)
+    found = design_effects(read, groups=groups, baseline=baseline, seed=seed, samples=samples)
+    return pd.DataFrame(found.rows(), columns=pd.Index(found.columns))
 
 
 def _sentences(given: Any) -> list[str]:

@@ -42,7 +42,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
                 several = [] if len(numbers) == 1 else [of.items]
                 ms = [] if effect.ms is None else [effect.ms[0], _bounds(*effect.ms[1:])]
                 rows.append([effect.contrast.name, of.value, *cells_of, *ms, *several])
-            said = f", {numbers.pop()} items" if len(numbers) == 1 else ""
+            said = f", {_number(own)}" if len(numbers) == 1 else ""
             seeds = (
                 f", {own[0].estimate.runs} models" if own[0].estimate.runs > 2 - (own[0].less is None) else ""
             )
@@ -143,8 +143,8 @@ def results_sentence(found: DesignEffects) -> str:
 
 
 def _number(own: Sequence[Effect]) -> str:
-    numbers = sorted({effect.estimate.items for effect in own})
-    return f"{' to '.join(map(str, numbers[:1] + numbers[1:][-1:]))} items"
+    least, most = (of(effect.estimate.items for effect in own) for of in (min, max))
+    return "1 item" if most == 1 else f"{most} items" if least == most else f"{least} to {most} items"
 
 
 def _in_words(effect: Effect) -> str:

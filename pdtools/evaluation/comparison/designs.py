@@ -124,7 +124,7 @@ class Measured:
 
         Without named factors, conditions whose items have no other, such as fillers, are in no comparison.
         """
-        there = np.isfinite(self.values).any((0, 1))  # (I, C)
+        there: NDArray[np.bool_] = np.isfinite(self.values).any((0, 1))  # (I, C)
         if self.is_named:
             return list(range(there.shape[1])), there.any(1)
         several = there.sum(1) > 1
@@ -132,7 +132,7 @@ class Measured:
 
     def lacking(self, place: str) -> str | None:
         """A note on the items that lack a cell at a place, and are left out of effects that need it."""
-        of_place = np.isfinite(self.values[:, self.places.index(place)]).all(0)  # (I, C)
+        there = np.isfinite(self.values[:, self.places.index(place)])  # (M, I, C)
         compared, several = self.compared_cells()
         names = [", ".join(cell) for cell in cells(self.factors)]
         first: dict[str, str] = {}
@@ -142,22 +142,23 @@ class Measured:
             if row.place == place and math.isnan(row.bits):
                 without.setdefault((row.item, ", ".join(row.condition)), row.source)
         said = []
-        for i in np.flatnonzero(several & ~of_place[:, compared].all(1)).tolist():
-            item = self.items[i]
-            lacks = [
-                f"{source} has no surprisal"
-                if (source := without.get((item, names[cell])))
-                else f"no {names[cell]}"
-                for cell in compared
-                if not of_place[i, cell]
-            ]
-            said.append(f"{item} (from {first[item]}): {'; '.join(lacks)}")
+        for i in np.flatnonzero(several & ~there[..., compared].all((0, 2))).tolist():
+            lacks = []
+            for cell in compared:
+                of = [model for model, known in zip(self.models, there[:, i, cell], strict=True) if not known]
+                in_models = f" in {', '.join(of)}" if len(of) < len(self.models) else ""
+                if source := without.get((self.items[i], names[cell])):
+                    lacks.append(f"{source} has no surprisal")
+                elif of:
+                    lacks.append(f"no {names[cell]}{in_models}")
+            item = f"{self.items[i]} (from {first[self.items[i]]})"
+            said.append(f"{item}: {'; '.join([*lacks[:_NAMED], *(['…'] if len(lacks) > _NAMED else [])])}")
         if not said:
             return None
         more = f"; and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-        n = f"{len(said)} of {several.sum()} items"
-        why = f"lack a condition at region {place} and are in no effect that needs it"
-        return f"{n} {why}: {'; '.join(said[:_NAMED])}{more}"
+        which = f"{len(said)} of {several.sum()} items"
+        why = f"{'lacks' if len(said) == 1 else 'lack'} a condition at region {place}"
+        return f"{which} {why}, left out of effects that need it: {'; '.join(said[:_NAMED])}{more}"
 
 
 def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
@@ -179,6 +180,9 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
     file = sheets[0].name
     if all(math.isnan(row.bits) for row in rows):
         raise InputError("no surprisal in it", file=file)
+    if asked and not any(row.item for row in rows):
+        hint = "surprisal --column item=NAME says which column tells items apart"
+        raise InputError("no row has an item, and effects are within items", file=file, hint=hint)
     notes: list[str] = []
     if missing := [row.source for row in rows if math.isnan(row.bits)]:
         notes.append(f"{len(missing)} rows without a surprisal ({missing[0]}{_more(missing)}) are in no mean")
@@ -189,9 +193,14 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
             names = " and ".join(name for name, _ in asked)
             which = f"{len(outside)} rows ({outside[0]}{_more(outside)})"
             notes.append(f"{which} have no level of {names}: they are in no mean and no effect")
-    elif names := _parts_of({row.condition[0] for row in rows if row.item}):
-        notes.append(f"conditions look like a design of {names}: name its factors with --factors NAME,NAME")
+    elif sizes := _parts_of({row.condition[0] for row in rows if row.item}):
+        notes.append(f"conditions look like a design of {sizes}: name its factors with --factors NAME,NAME")
     design = _factors(rows, asked, file)
+    for factor in design:
+        same: dict[str, str] = {}
+        for level in factor.levels:
+            if (other := same.setdefault(level.casefold(), level)) != level:
+                notes.append(f"{factor.name} has the levels {other!r} and {level!r}: are they the same?")
     places = list(dict.fromkeys(row.place for row in rows))
     if all(place.lstrip("-").isdecimal() for place in places):
         places.sort(key=int)
@@ -303,10 +312,13 @@ def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several:
     numbers = []
     for line, value in zip(sheet.numbers, sheet.cells[by_name["surprisal"]], strict=True):
         try:
-            numbers.append(float(cell_text(value) or "nan"))
-        except ValueError as error:
+            number = float(cell_text(value) or "nan")
+        except ValueError:
+            number = math.inf
+        if math.isinf(number):
             reason = f"surprisal is {cell_text(value)!r}, not a number"
-            raise InputError(reason, file=sheet.name, line=line) from error
+            raise InputError(reason, file=sheet.name, line=line)
+        numbers.append(number)
     others = [name for name in _PLACES if name in by_name][1:] if "word_number" not in by_name else []
     sources = [f"{f'{sheet.name} ' if several else ''}row {number}" for number in sheet.numbers]
     found = zip(
@@ -325,7 +337,7 @@ def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several:
 
 def _split(rows: Sequence[Row], names: Sequence[str], file: str) -> list[Row]:
     """Split the conditions' names into as many parts as there are factors."""
-    conditions = Counter(row.condition[0] for row in rows if row.condition)
+    conditions = Counter(row.condition[0] for row in rows if len(row.condition) == 1)
 
     def parts(condition: str, separator: str) -> tuple[str, ...]:
         found = tuple(part.strip() for part in condition.split(separator))
@@ -339,7 +351,10 @@ def _split(rows: Sequence[Row], names: Sequence[str], file: str) -> list[Row]:
         shown = ", ".join(list(conditions)[:4])
         reason = f"--factors: no columns {', '.join(names)}, and conditions are not of {len(names)} parts"
         raise InputError(f"{reason} with a _ or the like between them: {shown}", file=file)
-    return [row._replace(condition=parts(row.condition[0], best) if row.condition else ()) for row in rows]
+    return [
+        row._replace(condition=parts(row.condition[0], best)) if len(row.condition) == 1 else row
+        for row in rows
+    ]
 
 
 def _parts_of(conditions: Collection[str]) -> str | None:

@@ -77,7 +77,8 @@ def contrasts(factors: Sequence[Factor]) -> list[Contrast]:
                 ]
                 contrast = parts[0] if size == 1 else " × ".join(f"({part})" for part in parts)
                 name = effect if size > 1 and two_levels else f"{effect}: {contrast}"
-                found.append(Contrast(effect, contrast, name, reduce(np.kron, weights)))
+                product_of = reduce(lambda a, b: np.kron(a, b), weights)
+                found.append(Contrast(effect, contrast, name, product_of))
     return found
 
 
