@@ -53,7 +53,7 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
 
 @needs_r
 def test_factors_and_odd_headers(tmp_path: Path) -> None:
-    """Main effects and the interaction are differences of means; columns have any case, and names of others."""
+    """Main effects and the interaction are differences of means; headers have any case, and occur twice."""
     rng = np.random.default_rng(0)
     bits = rng.normal(9, 2, (5, 2, 2))
     rows = [
