@@ -82,7 +82,7 @@ def compare(
     from pdtools.evaluation.comparison.compare import compare as compare_groups
     from pdtools.provenance import provenance
     from pdtools.report.comparisons import print_compared, print_main_scores
-    from pdtools.report.effects import print_effects
+    from pdtools.report.effects import print_effects, results_sentence
     from pdtools.report.tables import latex_tables
 
     check_form(as_json=as_json, latex=latex)
@@ -102,7 +102,14 @@ def compare(
         )
         if as_json:
             made = provenance({each: each for each in results})
-            print_json({**found_effects.as_data(), "provenance": made})
+            print_json(
+                {
+                    **found_effects.as_data(),
+                    "sentence": results_sentence(found_effects),
+                    "settings": {"seed": seed, "samples": samples},
+                    "provenance": made,
+                }
+            )
             return
         with latex_tables(latex):
             print_effects(found_effects, details=details)
@@ -145,6 +152,9 @@ def _effects(
     found = design_effects(table, groups=dict(map(_parted, groups)), **asked)
     for note in table.notes:
         message(f"{tables[0]}: {note}")
+    if not any(found.by_place.values()):
+        hint = "--factors NAME,NAME says which columns tell conditions apart"
+        raise InputError("no item has two conditions to compare", file=tables[0], hint=hint)
     if output is not None:
         with atomic_table(output, found.columns) as write:
             for row in found.rows():

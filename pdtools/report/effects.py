@@ -27,7 +27,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
             by_model.setdefault(effect.row()["model"], []).append(effect)
         for model, own in by_model.items():
             numbers = {effect.estimate.items for effect in own}
-            df = {None if effect.estimate.df is None else round(effect.estimate.df, 1) for effect in own}
+            df = {round(of, 1) for effect in own if (of := effect.estimate.df) is not None}
             one_df = df.pop() if len(df) == 1 else None
             headings = ["effect", "bits", "95%", "bootstrap", f"t({one_df:g})" if one_df else "t", "p"]
             headings += [] if found.table.slopes is None else ["ms", "ms 95%"]

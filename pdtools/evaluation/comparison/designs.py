@@ -124,7 +124,7 @@ class Measured:
 
         Without named factors, conditions whose items have no other, such as fillers, are in no comparison.
         """
-        there: NDArray[np.bool_] = np.isfinite(self.values).any((0, 1))  # (I, C)
+        there: NDArray[np.bool_] = np.logical_or.reduce(np.isfinite(self.values), axis=(0, 1))  # (I, C)
         if self.is_named:
             return list(range(there.shape[1])), there.any(1)
         several = there.sum(1) > 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations, product
 from typing import Any
 
@@ -69,7 +68,10 @@ def contrasts(factors: Sequence[Factor]) -> list[Contrast]:
             two_levels = all(len(factors[place].levels) == 2 for place in own)
             for chosen in product(*(range(1, len(factors[place].levels)) for place in own)):
                 at = dict(zip(own, chosen, strict=True))
-                weights = [_weights(len(each.levels), at.get(place)) for place, each in enumerate(factors)]
+                weights = np.ones(1)
+                for place, factor in enumerate(factors):
+                    own_weights = _weights(len(factor.levels), at.get(place))
+                    weights = np.multiply.outer(weights, own_weights).ravel()
                 effect = " × ".join(factors[place].name for place in own)
                 parts = [
                     f"{factors[place].levels[level]} \N{MINUS SIGN} {factors[place].levels[0]}"
@@ -77,8 +79,7 @@ def contrasts(factors: Sequence[Factor]) -> list[Contrast]:
                 ]
                 contrast = parts[0] if size == 1 else " × ".join(f"({part})" for part in parts)
                 name = effect if size > 1 and two_levels else f"{effect}: {contrast}"
-                product_of = reduce(lambda a, b: np.kron(a, b), weights)
-                found.append(Contrast(effect, contrast, name, product_of))
+                found.append(Contrast(effect, contrast, name, weights))
     return found
 
 
