@@ -21,7 +21,7 @@ from pdtools.report.tables import print_table
 
 SIMULATIONS = 200
 TRUTH = (3.0, 1.5, 0.7)
-_DEVIATION = 2.0  # of items' differences in bits
+_DEVIATION = 2.0  # the items' differences in bits have this standard deviation
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def corpus(
 
 
 def one(case: Case, rng: np.random.Generator) -> list[bool]:
-    """Whether each interval of :data:`WAYS` holds the truth, in one simulation."""
+    """Test in one simulation which intervals of :data:`WAYS` hold the truth."""
     model, (predictors, times, without), item = corpus(case, rng)
     weights = np.array([0.0, 0, 1, 1, 1])
     slope = for_new(model, predictors, times, item, without, weights)

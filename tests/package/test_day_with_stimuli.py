@@ -1,4 +1,4 @@
-"""A psycholinguist's day from an installed wheel: a workbook, effects, milliseconds, and R, in ten commands."""
+"""A psycholinguist's day, from a wheel: a workbook, effects, milliseconds, and R, in eight commands."""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ def test_seeds_are_one_line_with_a_band(tmp_path: Path) -> None:
     assert drawn["b"][6]["high"] == max(of_run[6] for of_run in losses["b"])
     assert [(row["y"], "low" in row) for row in drawn["c-1"]] == [(loss, False) for loss in losses["c"][0]]
     assert page.notes[-1] == (
-        "lines are means over seeds, bands their range, at steps that all have (a: a-1, a-2, a-3; b: b-1, b-2)"
+        "lines are means over seeds, bands their range, at steps that all have"
+        " (a: a-1, a-2, a-3; b: b-1, b-2)"
     )
     assert "data" not in chart["chart"]
     found = evaluate(

@@ -272,8 +272,9 @@ def in_milliseconds(
     var(d); the last term, beyond the delta method's, matters where both may be 0. Each variance is recovered
     from its own interval (MOVER), so that it keeps its degrees of freedom: with half-widths w, w² = b² w(d)²
     + d² w(b)² + (w(b) w(d) / z)², where z is the normal quantile, so that the last term is rather too large.
-    The slopes of a group's models are of one corpus and share their errors, which add up. Those of two groups
-    are taken as independent: they share a corpus too, so the interval of a difference is rather too wide.
+    The slopes of a group's models are of one corpus and share their errors, which add up. Slopes of two
+    groups are taken as independent: they share a corpus too, so the interval of a difference is rather too
+    wide.
 
     Args:
         runs: one or two of float64 (S, I), see :func:`estimate_of`, in bits.
