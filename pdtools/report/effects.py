@@ -27,7 +27,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
             by_model.setdefault(effect.row()["model"], []).append(effect)
         for model, own in by_model.items():
             numbers = {effect.estimate.items for effect in own}
-            df = {round(of, 1) for effect in own if (of := effect.estimate.df) is not None}
+            df = {round(each, 1) for effect in own if (each := effect.estimate.df) is not None}
             one_df = df.pop() if len(df) == 1 else None
             headings = ["effect", "bits", "95%", "bootstrap", f"t({one_df:g})" if one_df else "t", "p"]
             headings += [] if found.table.slopes is None else ["ms", "ms 95%"]
@@ -119,7 +119,8 @@ def cell_rows(found: DesignEffects) -> tuple[list[str], list[list[Any]]]:
             rows += [(names[i], means[i] - means[0]) for i in range(1, len(labels))]
         for label, own in rows:
             numbers = [*own.tolist(), *(own[1:] - own[0]).tolist()]
-            body.append([name, *label, *(None if math.isnan(number) else number for number in numbers)])
+            known = (None if math.isnan(number) else round(number, 4) for number in numbers)
+            body.append([name, *label, *known])
     return columns, body
 
 
