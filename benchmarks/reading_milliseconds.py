@@ -11,9 +11,9 @@ slopes. The truth is the mean difference in bits of all items there could be, ti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import Estimate, Fit, fit, for_new
@@ -61,10 +61,8 @@ WAYS = ("effect", "slope's error alone", "items' error alone", "words independen
 """The interval of an effect, and what it would be without one of its parts."""
 
 
-def corpus(
-    case: Case, rng: np.random.Generator
-) -> tuple[Fit, tuple[NDArray[np.float64], ...], NDArray[np.int64]]:
-    """The fit of a simulated corpus, its predictors, mean times, and times without each subject; items."""
+def corpus(case: Case, rng: np.random.Generator) -> tuple[Fit, tuple[Any, ...]]:
+    """The fit of a simulated corpus, and what it was fitted to: arguments of :func:`for_new`."""
     noise = rng.gamma(2, 3, (case.items, case.words + 2))
     surprisal = np.empty_like(noise)
     surprisal[:, 0] = noise[:, 0]
@@ -78,16 +76,16 @@ def corpus(
     times = plain[:, None] + effect[:, None] * (1 + case.subjects_differ * rng.normal(size=case.subjects))
     times += 120 * rng.normal(size=times.shape)
     mean = times.mean(1)
-    without = (times.sum(1, keepdims=True) - times) / (case.subjects - 1)
+    word, subject = np.indices(times.shape).reshape(2, -1)
     predictors = np.column_stack([np.ones(n), length, lagged])
-    return fit(predictors, mean), (predictors, mean, without), item
+    return fit(predictors, mean), (predictors, mean, item, (word, subject, times.ravel()))
 
 
 def one(case: Case, rng: np.random.Generator) -> list[bool]:
     """Test in one simulation which intervals of :data:`WAYS` hold the truth."""
-    model, (predictors, times, without), item = corpus(case, rng)
+    model, of_corpus = corpus(case, rng)
     weights = np.array([0.0, 0, 1, 1, 1])
-    slope = for_new(model, predictors, times, item, without, weights)
+    slope = for_new(model, *of_corpus, weights)
     words = model.combined(weights)
     marginal = float(np.sqrt((weights * np.diag(model.covariance)).sum() * model.variance))
     bits = case.bits + _DEVIATION * rng.normal(size=(1, case.stimuli))

@@ -166,9 +166,10 @@ def evaluate_reading(
         raise PdtoolsError(f"no word is left to regress: {'; '.join(reasons)}")
     folds = folds_of(item, regression.folds, rng)
     base_names = ["length"] + ["log_frequency"] * (frequency is not None)
-    without = None
+    observed = None
     if times.columns.subject is not None:
-        without = _without_each(times, plausible & fitted, table)
+        taken = np.flatnonzero(plausible & fitted & (table.excluded[times.word] == ""))
+        observed = np.searchsorted(kept, times.word[taken]), times.subject[taken], times.time[taken]
     base, names = _design(table, base_names, kept)
     baseline = held_out(base, response, folds, names)
     logprobs: dict[str, Float] = {}
@@ -191,7 +192,7 @@ def evaluate_reading(
             "coefficients": {
                 predictor: _coefficients(
                     conversion.combined,
-                    partial(for_new, conversion, target, response, item, without),
+                    partial(for_new, conversion, target, response, item, observed),
                     target_names,
                     column,
                     regression.spillover,
@@ -297,17 +298,6 @@ def _words(
     for values in lagged.values():
         exclude(np.isnan(values).any(1), BEFORE)
     return _Table(columns, lagged, excluded), used
-
-
-def _without_each(times: ReadingTimes, which: NDArray[np.bool_], table: _Table) -> Float:
-    """The mean times of the words regressed without each subject, (n, S); the time itself if none is left."""
-    shape = (len(table.excluded), len(times.subjects))
-    sums, numbers = np.zeros(shape), np.zeros(shape)
-    np.add.at(sums, (times.word[which], times.subject[which]), times.time[which])
-    np.add.at(numbers, (times.word[which], times.subject[which]), 1)
-    sums, numbers = sums[table.kept], numbers[table.kept]
-    rest, number = sums.sum(1, keepdims=True) - sums, numbers.sum(1, keepdims=True) - numbers
-    return np.divide(rest, number, out=sums.copy(), where=number > 0)
 
 
 def _design(table: _Table, names: Sequence[str], kept: NDArray[np.int64]) -> tuple[Float, list[str]]:

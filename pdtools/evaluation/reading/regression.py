@@ -118,7 +118,7 @@ def for_new(
     predictors: Float,
     times: Float,
     groups: NDArray[np.int64],
-    without: Float | None,
+    observed: tuple[NDArray[np.int64], NDArray[np.int64], Float] | None,
     weights: Float,
 ) -> Estimate:
     """A weighted sum of coefficients, with its error for other items, and for other subjects.
@@ -132,27 +132,32 @@ def for_new(
         model: the fit of these predictors (n, p) and mean times (n,).
         predictors, times: see :func:`fit`.
         groups: int64 (n,), the item of each observation.
-        without: float64 (n, S), mean times without each subject; None: subjects are not known.
+        observed: the times (m,) that the means are over, with the index of their word among the n, and that
+            of their subject; None: subjects are not known.
         weights: float64 (p,).
     """
     number, group = np.unique(groups, return_inverse=True)
     scale = np.sqrt((predictors**2).sum(0))
-    x, weights = predictors / scale, weights / scale
-    coefficients = model.coefficients * scale
-    residuals, gram = times - x @ coefficients, x.T @ x
+    x, residuals = predictors / scale, times - predictors @ model.coefficients
+    gram = x.T @ x
     changes = np.empty(len(number))
     for g in range(len(number)):
         own = group == g
-        changes[g] = (
-            weights @ np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True) @ (x[own].T @ residuals[own])
-        )
+        without = np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True)
+        changes[g] = (weights / scale) @ without @ (x[own].T @ residuals[own])
     variances, freedom = [_jackknife(changes)], len(number) - 1
-    if without is not None and without.shape[1] > 1:
-        variances.append(_jackknife(weights @ (fit(x, without).coefficients - coefficients[:, None])))
-        noise = weights @ (model.covariance * np.outer(scale, scale)) @ weights * model.variance
+    if observed is not None and len(subjects := np.unique(observed[1])) > 1:
+        word, subject, time = observed
+        others = np.bincount(word, minlength=len(times))[word] - 1
+        # Without a subject, the mean time of a word changes by this much; a word of one subject alone stays.
+        moved = np.divide(times[word] - time, others, out=np.zeros(len(time)), where=others > 0)
+        influence = predictors @ (model.covariance @ weights)  # (n,), of a word's time on the sum
+        of_subjects = np.bincount(subject, influence[word] * moved)[subjects]
+        variances.append(_jackknife(of_subjects))
+        noise = float(weights @ model.covariance @ weights * model.variance)
         variances.append(sum(variances) - noise)
-        freedom = min(freedom, without.shape[1] - 1)
-    return Estimate(weights @ coefficients, np.sqrt(max(variances)), freedom)
+        freedom = min(freedom, len(subjects) - 1)
+    return Estimate(weights @ model.coefficients, np.sqrt(max(variances)), freedom)
 
 
 def _jackknife(changes: Float) -> float:

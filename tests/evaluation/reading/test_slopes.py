@@ -82,7 +82,16 @@ def test_the_error_of_a_sum_of_slopes() -> None:
     every = (x @ [200, 4, 2])[:, None] * (1 + rng.normal(size=subjects) / 9) + 9 * rng.normal(
         size=(n, subjects)
     )
-    times, without = every.mean(1), (every.sum(1, keepdims=True) - every) / (subjects - 1)
+    read = rng.uniform(size=(n, subjects)) < 0.8
+    read[:, 0] |= ~read.any(1)
+    read[7] = [False, True, False, False, False]
+    times = np.where(read, every, 0).sum(1) / read.sum(1)
+    number = np.maximum(read.sum(1, keepdims=True) - read, 1)
+    without = np.where(
+        read, (read * every).sum(1, keepdims=True) - every, (read * every).sum(1, keepdims=True)
+    )
+    without = np.where(read & (read.sum(1, keepdims=True) == 1), every, without / number)
+    observed = (*np.nonzero(read), every[read])
     weights = np.array([0.0, 1, 1])
 
     def fitted(words: Any, of: Any) -> float:
@@ -94,7 +103,7 @@ def test_the_error_of_a_sum_of_slopes() -> None:
     residuals = times - x @ np.linalg.lstsq(x, times, rcond=None)[0]
     noise = weights @ np.linalg.inv(x.T @ x) @ weights * (residuals**2).sum() / (n - 3)
     model = fit(x, times)
-    found = for_new(model, x, times, item, without, weights)
+    found = for_new(model, x, times, item, observed, weights)
     assert (float(found.value), found.freedom) == (pytest.approx(value), 4)
     assert float(found.error) ** 2 == pytest.approx(max(by_item, by_subject, by_item + by_subject - noise))
     alone = for_new(model, x, times, item, None, weights)
