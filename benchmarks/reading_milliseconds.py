@@ -17,7 +17,7 @@ import numpy as np
 
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import Estimate, Fit, fit, for_new
-from pdtools.report.tables import print_table
+from pdtools.report.tables import Cell, print_table
 
 SIMULATIONS = 200
 TRUTH = (3.0, 1.5, 0.7)
@@ -113,7 +113,7 @@ def coverage(case: Case, *, seed: int = 0, simulations: int = SIMULATIONS) -> di
 
 def main() -> None:
     """Print a table of coverages in percent; 95 is wanted."""
-    rows = [(name, *coverage(case).values()) for name, case in CASES.items()]
+    rows: list[list[Cell]] = [[name, *coverage(case).values()] for name, case in CASES.items()]
     print_table(["simulation", *WAYS], rows, title=f"{SIMULATIONS} simulations", digits=1)
 
 

@@ -269,7 +269,9 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
             stimuli,
             made,
             frequency=frequency,
-            slopes=slopes and {name: (each.value, each.low, each.high) for name, each in slopes.items()},
+            slopes=None
+            if slopes is None
+            else {name: (each.value, each.low, each.high) for name, each in slopes.items()},
         )
         n_breaks = write(rows, asked.output)
         stimuli.exclude_empty(rejects)

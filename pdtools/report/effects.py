@@ -163,9 +163,10 @@ def _in_words(effect: Effect) -> str:
     df = "" if of.df is None else f"({of.df:.4g})"
     p = "p < .001" if of.p < 0.001 else f"p = {of.p:.3f}".replace("0.", ".")
     text = f"{text}, 95% CI {ends}, t{df} = {_signed(decimal(of.t, 2))}, {p}"
-    if effect.ms is None or effect.ms[1] is None or effect.ms[2] is None:
+    ms, low, high = effect.ms or (0.0, None, None)
+    if low is None or high is None:
         return text
-    return f"{text}, a predicted {_signed(decimal(effect.ms[0], 1))} ms, 95% CI {_ends(*effect.ms[1:], 1)}"
+    return f"{text}, a predicted {_signed(decimal(ms, 1))} ms, 95% CI {_ends(low, high, 1)}"
 
 
 def _ends(low: float, high: float, digits: int = 2) -> str:

@@ -103,8 +103,11 @@ def read_slopes(folder: str | Path, models: Mapping[str, ModelSettings]) -> dict
         if "for_new" not in estimate:
             reason = f"no slope of surprisal of {name}, only of {', '.join(own['predictors'])}"
             raise InputError(reason, file=file, hint=_FITTED)
+        value, low, high = (float(estimate["for_new"][each]) for each in _ENDS)
         found[name] = Slope(
-            *(estimate["for_new"][each] for each in _ENDS),
+            value,
+            low,
+            high,
             words=settings["spillover"],
             beside=(*settings["baseline"], *(each for each in own["predictors"] if each != "surprisal")),
             settings=own,

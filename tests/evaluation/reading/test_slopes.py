@@ -239,3 +239,57 @@ def test_what_has_no_slope(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--slopes goes with a table of stimuli" in capsys.readouterr().err
     assert not output.exists()
     assert not list(folder.glob("none*"))
+
+
+def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slopes and their errors are those of the rows; a column that surprisal added comes before yours."""
+    slopes = {"m": (3.0, 0.8), "n": (1.0, 0.5)}
+    rng = np.random.default_rng(1)
+    rows = [
+        (
+            condition.upper() * 2,
+            model,
+            item,
+            condition,
+            region,
+            bits,
+            s * bits,
+            (s - h) * bits,
+            (s + h) * bits,
+        )
+        for model, (s, h) in slopes.items()
+        for item in range(12)
+        for condition in ("a", "b")
+        for region in (1, 2)
+        for bits in [round(rng.gamma(4, 2), 8) if region == 1 or item else 0.0]
+    ]
+    names = ["Condition", "model", "item", "condition", "region", "surprisal", "ms", "ms_low", "ms_high"]
+    frame = pd.DataFrame(rows, columns=names)
+    frame.loc[frame.index[-1], "surprisal":] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ["compare", str(tmp_path / "t.csv"), "--region", "2"]
+    assert run([*given, "-o", str(tmp_path / "e.csv")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured" in said
+    )
+    found = pd.read_csv(tmp_path / "e.csv")
+    assert found.contrast.unique().tolist() == ["b − a"]
+    bits = frame.pivot(index="item", columns=["model", "region", "condition"], values="surprisal")
+    for row in found.itertuples():
+        models = row.model.split(" − ")[::-1]
+        runs = [(bits[m][row.region].b - bits[m][row.region].a).to_numpy()[None] for m in models]
+        expected = in_milliseconds(runs, [np.array([slopes[m]]) for m in models])
+        assert (row.ms, row.ms_low, row.ms_high) == pytest.approx(expected, rel=1e-5)
+    in_python = pdtools.effects(frame, None)
+    assert in_python.ms.tolist() == pytest.approx(found.ms.tolist(), rel=1e-6)
+    frame.loc[4, "ms"] += 0.01
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert run(given) == 1
+    assert capsys.readouterr().err == (
+        f"pdtools: {tmp_path / 't.csv'}:6: ms of m is not its surprisal times the slope of its other rows"
+        " (pdtools surprisal --slopes writes it)\n"
+    )
+    frame.drop(columns="ms_high").to_csv(tmp_path / "t.csv", index=False)
+    assert run(given) == 0
+    assert "ms 95%" not in capsys.readouterr().out
