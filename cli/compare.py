@@ -16,7 +16,7 @@ from pdtools.files.packed import ending
 from pdtools.files.tables import SHEETS, atomic_table, check_table_name, read_sheet
 
 from .console import message, print_json
-from .options import Natural, Positive, command
+from .options import Natural, Positive, command, named_group, named_groups
 from .running import check_form, check_target
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _effects(
         check_table_name(output)
     watch_inputs(tables)
     table = measured([read_sheet(each) for each in tables], factors)
-    found = design_effects(table, groups=dict(map(_parted, groups)), **asked)
+    found = design_effects(table, groups=named_groups(groups), **asked)
     for note in table.notes:
         message(f"{tables[0]}: {note}")
     if not any(found.by_place.values()):
@@ -162,17 +162,9 @@ def _effects(
     return found
 
 
-def _parted(text: str) -> tuple[str, list[str]]:
-    """Parse ``NAME=FOLDER,PATTERN``."""
-    name, equals, folders = text.partition("=")
-    if not (name and equals and folders):
-        raise typer.BadParameter(f"--group {text}: write NAME=FOLDER or NAME=FOLDER,FOLDER")
-    return name, folders.split(",")
-
-
 def _named(text: str) -> tuple[str, list[str]]:
     """Parse ``NAME=FOLDER,PATTERN``: a name, and the folders."""
-    name, patterns = _parted(text)
+    name, patterns = named_group(text)
     found: list[str] = []
     for pattern in patterns:
         matching = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern))

@@ -69,6 +69,22 @@ Options:
 command = functools.partial(signatures.command, shared=signatures.described(SHARED)[1])
 
 
+def named_group(text: str) -> tuple[str, list[str]]:
+    """Parse ``NAME=FOLDER,PATTERN`` of --group."""
+    name, equals, folders = text.partition("=")
+    if not (name and equals and folders):
+        raise typer.BadParameter(f"--group {text}: write NAME=FOLDER or NAME=FOLDER,FOLDER")
+    return name, folders.split(",")
+
+
+def named_groups(texts: Iterable[str]) -> dict[str, list[str]]:
+    """The values of --group by their names, each of which may be given several times."""
+    found: dict[str, list[str]] = {}
+    for name, patterns in map(named_group, texts):
+        found.setdefault(name, []).extend(patterns)
+    return found
+
+
 def parse_beam(text: object) -> int | str:
     """Parse a number of hypotheses, or ``auto``."""
     if text == AUTO:

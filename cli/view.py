@@ -24,6 +24,7 @@ from .options import (
     SentenceForm,
     Threads,
     command,
+    named_groups,
     sentence_files,
 )
 from .running import check_different, check_target
@@ -45,6 +46,7 @@ def view(
     pair: tuple[str, str] | None = None,
     source: SentenceForm = "text",
     gold: str | None = None,
+    group: list[str] | None = None,
     factors: str | None = None,
     region: str | None = None,
     hypotheses: Positive = 10,
@@ -74,6 +76,7 @@ def view(
     Input:
         pair (GOOD BAD): Show a minimal pair side by side.
         source (--from): Form of the sentences; treebank: the trees are the gold trees.
+        group (NAME=MODELS): Stimuli: models that differ only in seed, by commas or with * (repeatable).
         gold (FILE): Gold trees of the sentences, in the same order.
 
     Model:
@@ -100,8 +103,8 @@ def view(
         and not models
         and all(ending(each) in SHEETS and Path(each).is_file() for each in paths or [])
     )
-    if (factors is not None or region is not None) and not is_table:
-        raise typer.BadParameter("--factors and --region go with a table of pdtools surprisal")
+    if not is_table and (group or factors is not None or region is not None):
+        raise typer.BadParameter("--group, --factors and --region go with a table of pdtools surprisal")
     if not (paths or text or pair):
         raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
     given = [*(paths or []), *models, *([gold] if gold else [])]
@@ -151,7 +154,10 @@ def view(
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
         if is_table:
-            page = stimuli.stimuli_page(given, factors=factors, region=region, seed=seed, made=made)
+            groups = named_groups(group or [])
+            page = stimuli.stimuli_page(
+                given, factors=factors, region=region, groups=groups, seed=seed, made=made
+            )
             module = stimuli
         elif all(map(runs.is_run, given)):
             module, page = runs, runs.runs_page(given)

@@ -424,13 +424,13 @@ def effects(
     """Effects of the conditions of stimuli within items, as ``pdtools compare`` computes them.
 
     Args:
-        table: what :meth:`PandasModel.surprisal` returned for a table; or such tables of several models.
+        table: a table that :meth:`PandasModel.surprisal` made of one; or several, of as many models.
         factors: ``NAME,NAME`` or ``NAME=REFERENCE``: columns, or names for the parts of conditions called
             ``amb_long``. The reference, the first level of the table if none is given, is subtracted. None:
             the pairs of conditions.
         groups: the models that differ only in their seeds, by name.
         baseline: the model that is subtracted from each other one; None: every two are compared.
-        seed, samples: of the bootstrap.
+        seed, samples: for the bootstrap.
 
     Returns:
         A row for each region, model (or difference of two) and effect: the columns of

@@ -85,8 +85,13 @@ def test_differences_within_items(tmp_path: Path) -> None:
     assert of_filler.document["rows"][-1]["mean"] == 7.5
     assert [row["bits"] for row in of_filler.document["effects"][:3]] == [row["bits"] for row in effects]
     drawn = figures(page)
-    assert drawn.tables["design"][1][0][1:] == pytest.approx([11 / 3, 20 / 3, 9, 3, 16 / 3])
+    assert drawn.tables["design"][1][0][1:] == pytest.approx([11 / 3, 20 / 3, 9, 3, 16 / 3], abs=1e-4)
     assert drawn.tables["effects"][1][0][:4] == ["1 x", "m", "condition", "b − a"]
+    twice = text + "".join(f"{row.replace(',m,', ',n,')}\n" for row in rows)
+    grouped = stimuli_page([write(tmp_path / "g.csv", twice)], groups={"g": ["m", "n"]}).document
+    assert [row["series"] for row in grouped["differences"] + grouped["at_region"]] == ["g"] * 5
+    assert {row["series"] for row in grouped["rows"]} == {"m", "n"}
+    assert "with g (mean of 2 models), the effect" in grouped["results"].replace("With", "with")
     assert drawn.sources["paragraph"].count("\n\n") == 1
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
     assert without.document["effects"] == []

@@ -38,7 +38,7 @@ _NAMED = 3  # items that a note names
 # Columns of a row's place in its sentence, and of its text: the first existing one of these.
 _PLACES = ("word_number", "region_number", "region", "region_name")
 _TEXTS = ("word", "region_text", "text", "sentence")
-# What stands between the parts of a condition's name.
+# Separators of the parts of a condition's name.
 _SEPARATORS = ("_", "-", ".", "/", "|", ":", "+", "×", ",", " ")
 
 
@@ -127,7 +127,7 @@ class Measured:
         there: NDArray[np.bool_] = np.logical_or.reduce(np.isfinite(self.values), axis=(0, 1))  # (I, C)
         if self.is_named:
             return list(range(there.shape[1])), there.any(1)
-        several = there.sum(1) > 1
+        several = np.asarray(there.sum(1) > 1)
         return np.flatnonzero(there[several].any(0)).tolist(), several
 
     def lacking(self, place: str) -> str | None:
@@ -519,7 +519,7 @@ def design_effects(
             each item have the same words.
         groups: models that differ only in their seeds, by name, as patterns (``base-*``); others stand alone.
         baseline: the group that is subtracted from each other one; None: every two groups are compared.
-        seed, samples: of the bootstrap.
+        seed, samples: for the bootstrap.
         everywhere: whether the bootstrap is of all places, not only of the critical one.
 
     Raises:

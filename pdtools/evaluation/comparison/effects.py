@@ -197,7 +197,7 @@ def effects(
         design: see :func:`contrasts`.
         groups: by name, the models that differ only in their seeds.
         differences: (a, b): the names of two groups, for b less a, paired over items.
-        seed, samples: of the bootstrap.
+        seed, samples: for the bootstrap.
         slopes: float64 (M, 2), see :func:`in_milliseconds`; None: there are none.
 
     Returns:
@@ -233,7 +233,7 @@ def estimate_of(runs: Sequence[Float], *, seed: int = 0, samples: int = 10_000) 
 
     Args:
         runs: one or two of float64 (S, I), a value of each model and item; items with NaN are left out.
-        seed, samples: of the bootstrap (0: none), which below ten items is not drawn.
+        seed, samples: for the bootstrap (0: none), which below ten items is not drawn.
     """
     known = np.isfinite(np.concatenate(runs)).all(0)
     runs = [of_runs[:, known] for of_runs in runs]

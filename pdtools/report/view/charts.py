@@ -138,7 +138,12 @@ def region_curves(
         "axis": {"labelAngle": -30, "labelLimit": 110},
     }
     title = "difference (bits)" if differences else "surprisal (bits)"
-    y = {"field": "mean", "type": "quantitative", "title": title, "scale": {"zero": zero}}
+    y = {
+        "field": "mean",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": zero, "padding": 0 if zero else 6},
+    }
     shared = {"x": across, "color": _scale(conditions, COLOURS, field="condition", title=called)}
     if differences:
         if shared["color"]["legend"]:

@@ -29,6 +29,7 @@ def stimuli_page(
     *,
     factors: str | None = None,
     region: str | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
     made: Mapping[str, Any] | None = None,
 ) -> Page:
@@ -36,7 +37,8 @@ def stimuli_page(
 
     Args:
         paths: tables of the same items.
-        factors, region: see :func:`~pdtools.evaluation.comparison.designs.measured` and ``design_effects``.
+        factors: see :func:`~pdtools.evaluation.comparison.designs.measured`.
+        region, groups: see :func:`~pdtools.evaluation.comparison.designs.design_effects`.
         seed: for the bootstrap.
         made: provenance, with the tables as its inputs.
 
@@ -44,7 +46,7 @@ def stimuli_page(
         InputError, PdtoolsError: see these two.
     """
     table = measured([read_sheet(path) for path in paths], factors)
-    found = design_effects(table, region=region, seed=seed, everywhere=False)
+    found = design_effects(table, region=region, groups=groups, seed=seed, everywhere=False)
     conditions = [", ".join(cell) for cell in dict.fromkeys(row.condition for row in table.rows) if cell]
     rows = _region_rows(table)
     own = [effect for place in table.places for effect in found.by_place[place] if effect.less is None]
@@ -87,11 +89,16 @@ def stimuli_page(
             "places": table.labels,
             "differences": differences,
             "differences_chart": region_curves(
-                series=table.models, conditions=names, called="effect", of="items", differences=True
+                series=list(found.groups), conditions=names, called="effect", of="items", differences=True
             ),
             "at_region": at_region,
             "at_region_chart": region_curves(
-                series=table.models, conditions=lines, x=last.name, called=others, of="items", zero=False
+                series=list(found.groups),
+                conditions=lines,
+                x=last.name,
+                called=others,
+                of="items",
+                zero=False,
             ),
             "design": cell_rows(found) if at_region else [[], []],
             "methods": methods_sentence(found, versions([made or {}]), hashes),

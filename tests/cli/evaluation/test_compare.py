@@ -69,7 +69,7 @@ def test_effects_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert lines[10] == "1,m,y,short − long,0.0,,,,,,,,3,0,1"
     assert run([*asked, "-o", str(out)]) == 1
     assert "e.csv" in capsys.readouterr().err
-    assert run([*asked, "--group", "g=m,n", "--json", "--seed", "3"]) == 0
+    assert run([*asked, "--group", "g=m", "--group", "g=n", "--json", "--seed", "3"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["factors"] == {"x": ["unamb", "amb"], "y": ["long", "short"]}
     assert (found["groups"], found["region"]) == ({"g": ["m", "n"]}, "1")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pdtools
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.designs import DesignEffects, Measured, design_effects, measured
 from pdtools.evaluation.comparison.effects import Factor, cells, contrasts, effects, estimate_of
@@ -127,7 +128,8 @@ def test_random_designs_against_brute_force(seed: int, tmp_path: Path) -> None:
     frame["surprisal"] = rng.normal(9, 3, len(frame)).round(6)
     frame = frame[rng.random(len(frame)) > 0.02]
     frame.loc[frame.sample(3, random_state=seed).index, "surprisal"] = np.nan
-    frame = pd.concat([frame, frame.sample(4, random_state=seed)], ignore_index=True)
+    again = frame.sample(4, random_state=seed)
+    frame = pd.concat([frame, again.assign(surprisal=again.surprisal + 1)], ignore_index=True)
     reference = {name: levels[name][rng.integers(len(levels[name]))] for name in names}
     levels = {name: (reference[name], *(x for x in levels[name] if x != reference[name])) for name in names}
     shown = frame
@@ -205,9 +207,20 @@ def test_one_region_its_cells_and_the_sentence(tmp_path: Path) -> None:
         " unamb) differed by 0.50 bits; the effect of Length (long − short) differed by 0.50 bits; the"
         " interaction Ambiguity × Length differed by 1.00 bits (3 items)."
     ) in results_sentence(found)
+    third = FRAME[FRAME.region == 2].assign(region=3, surprisal=lambda each: each.surprisal / 2)
+    second = FRAME.assign(surprisal=FRAME.surprisal.where(FRAME.region == 1, 9 - FRAME.surprisal))
+    assert design_effects(read(tmp_path, pd.concat([second, third]), "Ambiguity")).critical == "2"
     one = design_effects(read(tmp_path, FRAME, "Ambiguity"), region="1")
     assert [row["bits"] for row in one.rows("1")] == [-9.0, -9.0, 0.0]
     assert one.notes == []
+
+
+def test_in_python(tmp_path: Path) -> None:
+    expected = design_effects(read(tmp_path, FRAME, "Ambiguity,Length")).rows()
+    found = pdtools.effects([own for _, own in FRAME.groupby("model")], "Ambiguity,Length")
+    pd.testing.assert_frame_equal(found, pd.DataFrame(expected))
+    with pytest.warns(UserWarning, match="conditions look like a design of 2 × 2"):
+        assert len(pdtools.effects(FRAME, baseline="m")) == 2 * 3 * 6
 
 
 def test_items_that_lack_a_condition_are_named_by_rows(tmp_path: Path) -> None:
@@ -266,9 +279,11 @@ def test_refused_options(options: dict[str, object], said: str, tmp_path: Path) 
 
 def test_doubts_are_said(tmp_path: Path) -> None:
     again = pd.concat([FRAME, FRAME[(FRAME.Item == 2) & (FRAME.Condition == "amb_long")]])
-    filler = FRAME[FRAME.Item == 1].assign(Item=9, Condition="filler")
+    filler = FRAME[FRAME.Item == 1].assign(Item=9, Condition="fil_ler")
     frame = pd.concat([again.replace({"short": "Short"}), FRAME[FRAME.Item == 3].assign(Item=4), filler])
-    notes = read(tmp_path, frame.drop(columns=["Ambiguity", "Length"]), "a,b").notes
+    hyphens = frame.Condition.str.replace(r"amb_", "amb-", regex=False)
+    named = frame.assign(Condition=hyphens).drop(columns=["Ambiguity", "Length"])
+    notes = read(tmp_path, named, "a,b").notes
     assert notes == [
         "16 rows (row 70 and 15 more) have no level of a and b: they are in no mean and no effect",
         "item 2 has amb, long in row 16 and row 50, more often than another condition: means of such rows"
