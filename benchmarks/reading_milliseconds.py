@@ -61,7 +61,7 @@ WAYS = ("effect", "slope's error alone", "items' error alone", "words independen
 """The interval of an effect, and what it would be without one of its parts."""
 
 
-def corpus(case: Case, rng: np.random.Generator) -> tuple[Fit, tuple[Any, ...]]:
+def corpus(case: Case, rng: np.random.Generator) -> tuple[Fit, tuple[Any, Any, Any, Any]]:
     """The fit of a simulated corpus, and what it was fitted to: arguments of :func:`for_new`."""
     noise = rng.gamma(2, 3, (case.items, case.words + 2))
     surprisal = np.empty_like(noise)
@@ -85,7 +85,7 @@ def one(case: Case, rng: np.random.Generator) -> list[bool]:
     """Test in one simulation which intervals of :data:`WAYS` hold the truth."""
     model, of_corpus = corpus(case, rng)
     weights = np.array([0.0, 0, 1, 1, 1])
-    slope = for_new(model, *of_corpus, weights)
+    slope = for_new(model, *of_corpus, weights=weights)
     words = model.combined(weights)
     marginal = float(np.sqrt((weights * np.diag(model.covariance)).sum() * model.variance))
     bits = case.bits + _DEVIATION * rng.normal(size=(1, case.stimuli))

@@ -152,8 +152,8 @@ def for_new(
         # Without a subject, the mean time of a word changes by this much; a word of one subject alone stays.
         moved = np.divide(times[word] - time, others, out=np.zeros(len(time)), where=others > 0)
         influence = predictors @ (model.covariance @ weights)  # (n,), of a word's time on the sum
-        of_subjects = np.bincount(subject, influence[word] * moved)[subjects]
-        variances.append(_jackknife(of_subjects))
+        of_subjects: Float = np.bincount(subject, influence[word] * moved).astype(np.float64)
+        variances.append(_jackknife(of_subjects[subjects]))
         noise = float(weights @ model.covariance @ weights * model.variance)
         variances.append(sum(variances) - noise)
         freedom = min(freedom, len(subjects) - 1)

@@ -18,6 +18,8 @@ import pdtools
 from pdtools.cli.main import run
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import fit, for_new
+from pdtools.report.view.stimuli import figures, stimuli_page
+from pdtools.stimuli.columns import PREDICTED
 
 COVERAGE = script(Path(__file__).parents[3] / "benchmarks" / "reading_milliseconds.py")
 SHEET = (
@@ -91,7 +93,8 @@ def test_the_error_of_a_sum_of_slopes() -> None:
         read, (read * every).sum(1, keepdims=True) - every, (read * every).sum(1, keepdims=True)
     )
     without = np.where(read & (read.sum(1, keepdims=True) == 1), every, without / number)
-    observed = (*np.nonzero(read), every[read])
+    word, subject = np.nonzero(read)
+    observed = (word, subject, every[read])
     weights = np.array([0.0, 1, 1])
 
     def fitted(words: Any, of: Any) -> float:
@@ -276,11 +279,21 @@ def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.Cap
     found = pd.read_csv(tmp_path / "e.csv")
     assert found.contrast.unique().tolist() == ["b − a"]
     bits = frame.pivot(index="item", columns=["model", "region", "condition"], values="surprisal")
-    for row in found.itertuples():
-        models = row.model.split(" − ")[::-1]
-        runs = [(bits[m][row.region].b - bits[m][row.region].a).to_numpy()[None] for m in models]
+    for row in found.to_dict("records"):
+        models = row["model"].split(" − ")[::-1]
+        own = [bits[m][row["region"]] for m in models]
+        runs = [(each.b - each.a).to_numpy()[None] for each in own]
         expected = in_milliseconds(runs, [np.array([slopes[m]]) for m in models])
-        assert (row.ms, row.ms_low, row.ms_high) == pytest.approx(expected, rel=1e-5)
+        assert [row[name] for name in ("ms", "ms_low", "ms_high")] == pytest.approx(expected, rel=1e-5)
+    page = stimuli_page([str(tmp_path / "t.csv")], region="2")
+    assert PREDICTED in page.notes
+    assert page.document["effects"] == json.loads(json.dumps(page.document["effects"]))
+    at_region = figures(page).tables["effects-at-region"]
+    assert [row[-3:] for row in at_region[1]] == pytest.approx(
+        found[found.region == 2].iloc[:, -3:].to_numpy()
+    )
+    assert " ms, 95% CI [" in page.document["results"]
+    assert "bits times slopes fitted to another corpus" in page.document["methods"]
     in_python = pdtools.effects(frame, None)
     assert in_python.ms.tolist() == pytest.approx(found.ms.tolist(), rel=1e-6)
     frame.loc[4, "ms"] += 0.01
