@@ -95,13 +95,13 @@ class Measured:
             return contrasts(self.factors)
         return pairs(self.factors[0], with_first=len(self.factors[0].levels) > _FEW)
 
-    def same_words(self, place: str) -> bool:
-        """Return whether the conditions of each item share their words at a place."""
-        texts: dict[str, set[str]] = {}
+    def of_same_words(self) -> set[str]:
+        """The places where the conditions of each item share their words."""
+        texts: dict[tuple[str, str], set[str]] = {}
         for row in self.rows:
-            if row.place == place and row.item and row.condition:
-                texts.setdefault(row.item, set()).add(row.text)
-        return all(len(own) == 1 for own in texts.values())
+            if row.item and row.condition:
+                texts.setdefault((row.place, row.item), set()).add(row.text)
+        return set(self.places) - {place for (place, _), own in texts.items() if len(own) > 1}
 
     def find_place(self, region: str) -> str:
         """The place of a number or name.
@@ -125,10 +125,9 @@ class Measured:
         Without named factors, conditions whose items have no other, such as fillers, are in no comparison.
         """
         there: NDArray[np.bool_] = np.logical_or.reduce(np.isfinite(self.values), axis=(0, 1))  # (I, C)
-        if self.is_named:
-            return list(range(there.shape[1])), there.any(1)
-        several = np.asarray(there.sum(1) > 1)
-        return np.flatnonzero(there[several].any(0)).tolist(), several
+        several = np.asarray(there.sum(1) > (0 if self.is_named else 1))
+        compared = range(there.shape[1]) if self.is_named else np.flatnonzero(there[several].any(0)).tolist()
+        return list(compared), several
 
     def lacking(self, place: str) -> str | None:
         """A note on the items that lack a cell at a place, and are left out of effects that need it."""
@@ -545,7 +544,8 @@ def design_effects(
     notes = [] if table.slopes is None else [PREDICTED]
     if critical is None:
         there = [place for place in table.places if by_place[place]] or table.places
-        same = [place for place in there if table.same_words(place)]
+        shared = table.of_same_words()
+        same = [place for place in there if place in shared]
         critical = max(same or there, key=lambda place: _largest(by_place[place]))
         if len(table.places) > 1 and by_place[critical]:
             of = "the regions with the same words in all conditions" if same else "all regions"
