@@ -38,6 +38,8 @@ Input:
     on_error: Stop at bad input, or record it and go on.
     frequencies (FILE): Add log frequencies, from a table of words and counts.
     wordfreq (LANGUAGE): Add log frequencies, from the package wordfreq (en).
+    factors (NAME,NAME): Stimuli: columns, or parts of conditions (amb_long); NAME=REFERENCE.
+    region: Stimuli: the critical region (default: that of the largest effect).
 
 Model:
     model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
@@ -65,6 +67,22 @@ Options:
 """Parameters that mean the same in every command: its docstring lists only the others."""
 
 command = functools.partial(signatures.command, shared=signatures.described(SHARED)[1])
+
+
+def named_group(text: str) -> tuple[str, list[str]]:
+    """Parse ``NAME=FOLDER,PATTERN`` of --group."""
+    name, equals, folders = text.partition("=")
+    if not (name and equals and folders):
+        raise typer.BadParameter(f"--group {text}: write NAME=FOLDER or NAME=FOLDER,FOLDER")
+    return name, folders.split(",")
+
+
+def named_groups(texts: Iterable[str]) -> dict[str, list[str]]:
+    """The values of --group by their names, each of which may be given several times."""
+    found: dict[str, list[str]] = {}
+    for name, patterns in map(named_group, texts):
+        found.setdefault(name, []).extend(patterns)
+    return found
 
 
 def parse_beam(text: object) -> int | str:

@@ -34,6 +34,7 @@ class SurprisalOptions(RunOptions, ContextOptions):
     """Options for surprisals, and for the rows of which they are columns.
 
     Input:
+        slopes (DIR): Tables: add milliseconds, by results of eval-reading with the same --model.
         column (NAME=COLUMN): Tables: the column of sentence (or A,B), item, condition, list, region, number,
             text or word.
         glue: Tables: text between regions or words (default: a space).
@@ -61,6 +62,7 @@ class SurprisalOptions(RunOptions, ContextOptions):
     parses: bool = False
     column: list[str] | None = None
     glue: str | None = None
+    slopes: str | None = None
     frequencies: str | None = None
     wordfreq: str | None = None
     correct_spaces: bool = False
@@ -87,7 +89,8 @@ def surprisal(
     A table of stimuli (.csv, .tsv, .xlsx, .parquet) has a row for each sentence (column sentence, with |
     between regions), for each region (item, condition, region, text), or for each word (word). The output has
     its columns and, for each model, a row for each region with its surprisal. With --words, rows are words,
-    with the surprisal, length and frequency of the two words before them.
+    with the surprisal, length and frequency of the two words before them. --slopes adds the milliseconds that
+    bits are predicted to take.
 
     Lines of text give a row for each token, or for each word. Models that predict the end of a sentence have
     a row for it.
@@ -110,6 +113,7 @@ def _surprisal_of_lines(inputs: list[str] | None, text: list[str] | None, asked:
     of_tables = {
         "column": asked.column,
         "glue": asked.glue,
+        "slopes": asked.slopes,
         "frequencies": asked.frequencies,
         "wordfreq": asked.wordfreq,
     }
@@ -198,8 +202,9 @@ def _sheet_of(inputs: Sequence[str] | None, source: SentenceForm) -> str | None:
 
 def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     """Score the sentences of a table with models, and write its rows with their surprisals."""
+    from pdtools.evaluation.reading.slopes import read_slopes
     from pdtools.search.scores import Measure
-    from pdtools.stimuli.columns import TABLES, make_table, new_columns, write
+    from pdtools.stimuli.columns import PREDICTED, TABLES, make_table, new_columns, write
     from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
     from pdtools.stimuli.table import read_stimuli
 
@@ -211,7 +216,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         raise typer.BadParameter("frequencies are given for words: add --words")
     check_frequencies(asked.frequencies, asked.wordfreq)
     check_table_name(asked.output, TABLES)
-    read = [file, *asked.model, asked.frequencies, asked.preceding]
+    read = [file, *asked.model, asked.frequencies, asked.preceding, asked.slopes]
     beside = [str(path)] if (path := rejects_path(asked.output)) else []
     table = Output.check(asked.output, asked, folder=False, inputs=read, beside=beside)
     stimuli = read_stimuli(
@@ -221,7 +226,9 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         glue=" " if asked.glue is None else asked.glue,
     )
     frequency = read_frequencies(asked.frequencies, asked.wordfreq)
-    new_columns(stimuli, frequency=frequency is not None, parses=asked.parses)
+    new_columns(
+        stimuli, frequency=frequency is not None, parses=asked.parses, slopes=asked.slopes is not None
+    )
     for note in (stimuli.form, *stimuli.notes):
         message(f"{file}: {note}")
 
@@ -235,6 +242,9 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         ],
         [],
     )
+    slopes = None
+    if asked.slopes is not None:
+        slopes = read_slopes(asked.slopes, {each.name: each.settings for each in models})
     rejects = Rejects(asked.on_error)
     spaced: Literal["text", "tokens"] = "tokens" if asked.source == "tokens" else "text"
     made = {
@@ -253,7 +263,14 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         )
         for number, place, score in progress(scores, total=None, label="sentences"):
             found[number].add(place, score)
-        rows = make_table(stimuli, made, frequency=frequency)
+        rows = make_table(
+            stimuli,
+            made,
+            frequency=frequency,
+            slopes=None
+            if slopes is None
+            else {name: (each.value, each.low, each.high) for name, each in slopes.items()},
+        )
         n_breaks = write(rows, asked.output)
         stimuli.exclude_empty(rejects)
         write_rejects(asked.output, rejects)
@@ -262,10 +279,18 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     for name, own in made.items():
         if asked.correct_spaces and not own.corrects_spaces:
             message(f"{name}: not corrected for spaces, which its model cannot")
+    for number, (name, slope) in enumerate((slopes or {}).items()):
+        message(f"ms, {name}: {slope.said}")
+        here = {**settings[number], "spaces_corrected": made[name].corrects_spaces}
+        if others := slope.differences(here):
+            message(f"ms, {name}: the slope is of other surprisals: {'; '.join(others)}")
+    if slopes is not None:
+        message(PREDICTED)
     crossing = sum(each.n_crossing for each in found)
     if asked.as_json:
         from pdtools.provenance import provenance
 
+        fitted = {} if asked.slopes is None else {"slopes": asked.slopes}
         print_json(
             {
                 "counts": {"sentences": len(stimuli.texts), "rows": len(rows.rows), "crossing": crossing},
@@ -276,8 +301,9 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
                     "rows": "words" if asked.words else "regions",
                     "table": stimuli.form,
                     "notes": list(stimuli.notes),
+                    **({} if slopes is None else {"slopes": {n: asdict(each) for n, each in slopes.items()}}),
                 },
-                "provenance": provenance({"table": file, **{each: each for each in asked.model}}),
+                "provenance": provenance({"table": file, **{each: each for each in asked.model}, **fitted}),
             }
         )
     if crossing:

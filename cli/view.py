@@ -24,6 +24,7 @@ from .options import (
     SentenceForm,
     Threads,
     command,
+    named_groups,
     sentence_files,
 )
 from .running import check_different, check_target
@@ -45,6 +46,9 @@ def view(
     pair: tuple[str, str] | None = None,
     source: SentenceForm = "text",
     gold: str | None = None,
+    group: list[str] | None = None,
+    factors: str | None = None,
+    region: str | None = None,
     hypotheses: Positive = 10,
     output: str | None = None,
     figures: str | None = None,
@@ -59,9 +63,11 @@ def view(
       pdtools view --text "The dog barks." --model english --model english-base -o view.html
       pdtools view --pair "The dogs bark." "The dogs barks." --model english -o pair.html
       pdtools view results/base results/pushdown -o results.html
+      pdtools view surprisals.csv --factors ambiguity,length --region 3 -o stimuli.html
 
     Sentences (with --model) are shown token by token, with the hypotheses of the beam. Results are compared.
-    Tables of pdtools surprisal become means by region and condition. Runs are shown by their losses.
+    Tables of pdtools surprisal become effects of conditions at the critical region, and by region. Runs are
+    shown by their losses.
 
     Arguments:
         paths (PATH): Results, stimuli, or runs; with --model: sentences.
@@ -69,6 +75,7 @@ def view(
     Input:
         pair (GOOD BAD): Show a minimal pair side by side.
         source (--from): Form of the sentences; treebank: the trees are the gold trees.
+        group (NAME=MODELS): Stimuli: models that differ only in seed, by commas or with * (repeatable).
         gold (FILE): Gold trees of the sentences, in the same order.
 
     Search:
@@ -87,6 +94,13 @@ def view(
         raise typer.BadParameter("--pair brings its own sentences: leave out PATH and --text")
     if (text or pair or gold) and not models:
         raise typer.BadParameter("name the model that reads the sentences with --model")
+    is_table = (
+        bool(paths)
+        and not models
+        and all(ending(each) in SHEETS and Path(each).is_file() for each in paths or [])
+    )
+    if not is_table and (group or factors is not None or region is not None):
+        raise typer.BadParameter("--group, --factors and --region go with a table of pdtools surprisal")
     if not (paths or text or pair):
         raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
     given = [*(paths or []), *models, *([gold] if gold else [])]
@@ -136,8 +150,12 @@ def view(
     else:
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
-        if all(ending(each) in SHEETS and Path(each).is_file() for each in given):
-            module, page = stimuli, stimuli.stimuli_page(given)
+        if is_table:
+            groups = named_groups(group or [])
+            page = stimuli.stimuli_page(
+                given, factors=factors, region=region, groups=groups, seed=seed, made=made
+            )
+            module = stimuli
         elif all(map(runs.is_run, given)):
             module, page = runs, runs.runs_page(given)
         else:

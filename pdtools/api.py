@@ -25,6 +25,8 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
+from pdtools.evaluation.comparison.designs import design_effects, measured
+from pdtools.evaluation.reading.slopes import read_slopes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects
@@ -161,6 +163,7 @@ class PandasModel:
         glue: str = " ",
         frequency: Callable[[str], float | None] | None = None,
         correct_spaces: bool = False,
+        slopes: str | Path | None = None,
     ) -> pd.DataFrame:
         """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
 
@@ -178,6 +181,8 @@ class PandasModel:
             frequency: for a table's words, the log frequency of each; None if unknown.
             correct_spaces: for a table, let a surprisal include the space after a word, not the one before,
                 if the model can.
+            slopes: for a table, results of ``pdtools eval-reading`` with the same model: add predicted
+                milliseconds.
 
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
@@ -203,7 +208,12 @@ class PandasModel:
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
             for note in stimuli.notes:
                 warnings.warn(f"{sheet.name}: {note}", stacklevel=2)
-            new_columns(stimuli, frequency=frequency is not None, parses=parses)
+            new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
+            name = self._name
+            fitted = None
+            if slopes is not None:
+                slope = read_slopes(slopes, {name: self._plain})[name]
+                fitted = {name: (slope.value, slope.low, slope.high)}
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
             measured = (*measured, "spaces") if correct_spaces else measured
             made = Surprisals(stimuli, "text", unit, rejects)
@@ -215,7 +225,7 @@ class PandasModel:
             )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
-            return as_pandas(make_table(stimuli, {self._name: made}, frequency=frequency))
+            return as_pandas(make_table(stimuli, {name: made}, frequency=frequency, slopes=fitted))
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
             self._lines(sentences),
@@ -416,6 +426,44 @@ class PandasModel:
             SourcedLine(read_sentence(text, "text", style), split_text_words(text), _GIVEN, number)
             for number, text in enumerate(_sentences(sentences), start=1)
         ]
+
+
+def effects(
+    table: pd.DataFrame | Sequence[pd.DataFrame],
+    factors: str | None = None,
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    baseline: str | None = None,
+    seed: int = 0,
+    samples: int = 10_000,
+) -> pd.DataFrame:
+    """Effects of the conditions of stimuli within items, as ``pdtools compare`` computes them.
+
+    Args:
+        table: a table that :meth:`PandasModel.surprisal` made of one; or several, of as many models.
+        factors: ``NAME,NAME`` or ``NAME=REFERENCE``: columns, or names for the parts of conditions called
+            ``amb_long``. The reference, the first level of the table if none is given, is subtracted. None:
+            the pairs of conditions.
+        groups: the models that differ only in their seeds, by name.
+        baseline: the model that is subtracted from each other one; None: every two are compared.
+        seed, samples: for the bootstrap.
+
+    Returns:
+        A row for each region, model (or difference of two) and effect: the columns of
+        ``pdtools compare -o`` (docs/reference/files/stimuli.md).
+
+    Raises:
+        InputError: for a table without such a design.
+        PdtoolsError: for a group or baseline that is not there.
+    """
+    import pandas as pd
+
+    tables = [table] if hasattr(table, "columns") else list(table)
+    read = measured([sheet_of_pandas(cast("pd.DataFrame", each)) for each in tables], factors)
+    for note in read.notes:
+        warnings.warn(note, stacklevel=2)
+    found = design_effects(read, groups=groups, baseline=baseline, seed=seed, samples=samples)
+    return pd.DataFrame(found.rows(), columns=pd.Index(found.columns))
 
 
 def _sentences(given: Any) -> list[str]:

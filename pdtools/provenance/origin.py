@@ -73,14 +73,22 @@ def _training(path: str | Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        recorded = read_json(file)
-        recipe = recorded["recipe"]
-        train = {name: value for name, value in recipe["train"].items() if name not in _CHANGE_NOTHING}
-        seed = train.pop("seed")
-        content = json.dumps([{**recipe, "train": train}, recorded["data"]], sort_keys=True)
+        return {"training": training_of(read_json(file))}
     except (InputError, AttributeError, KeyError, TypeError):  # no run's folder, or none of ours
         return {}
-    return {"training": {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}}
+
+
+def training_of(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The training that a ``run.json`` records, as in :func:`provenance`: ``seed`` and ``sha256``.
+
+    Raises:
+        AttributeError, KeyError, TypeError: if it records none.
+    """
+    recipe = recorded["recipe"]
+    train = {name: value for name, value in recipe["train"].items() if name not in _CHANGE_NOTHING}
+    seed = train.pop("seed")
+    content = json.dumps([{**recipe, "train": train}, recorded["data"]], sort_keys=True)
+    return {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}
 
 
 def fingerprint(path: str | Path, *more: str | Path) -> str:

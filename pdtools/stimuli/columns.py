@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 SPILLED = (1, 2)
 """Number of previous words whose surprisal, length and frequency are repeated in a word's row."""
+MILLISECONDS = ("ms", "ms_low", "ms_high")
+"""Columns of predicted reading times."""
+PREDICTED = "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
+"""The line that goes with them, for people."""
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of the tables that are written."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -49,7 +53,9 @@ class Made:
     columns: Mapping[str, list[Any]]
 
 
-def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = False) -> list[str]:
+def new_columns(
+    stimuli: Stimuli, *, frequency: bool = False, parses: bool = False, slopes: bool = False
+) -> list[str]:
     """The columns added to a table, except those that only some models have.
 
     Columns:
@@ -63,13 +69,16 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
             constituents closed.
         entropy: with ``--entropy``, instead of these two: of the first token.
         seen: with ``--context`` or ``--stride``: number of tokens read before.
+        ms, ms_low, ms_high: with ``--slopes``: milliseconds that its bits are predicted to take, at it and at
+            the words after it, and the ends of their 95% interval, which has the slope's error.
         parse: with ``--parses``: the best hypothesis after it.
         word, word_in_region, word_number: with ``--words``: the word, and its place, from 1.
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: of the two words before it; also ``length_1``,
             ``frequency_1`` and so on.
-        item, condition: the column that ``--column`` names, if the table has none of this name. If several
-            columns hold sentences, ``condition`` is the sentence's (``version`` if that name is taken).
+        item, condition: the column that ``--column`` names, if the table has none of exactly this name.
+            If several columns hold sentences, ``condition`` is the sentence's (``version`` if that name is
+            taken).
 
     Raises:
         InputError: if it already has one of them.
@@ -79,10 +88,12 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
         return [name, *(f"{name}_{words}" for words in SPILLED)] if stimuli.words else []
 
     names = ["model", *stimuli.new, *(of_words("surprisal") or ["surprisal"]), "n_tokens", "unknown"]
-    names += ["crossing", *(["parse"] if parses else []), *of_words("length")]
+    names += ["crossing", *(MILLISECONDS if slopes else ()), *(["parse"] if parses else [])]
+    names += of_words("length")
     names += of_words("frequency") if frequency else []
     there = {name.casefold(): name for name in stimuli.sheet.columns}
     reserved = [*names, "attachment", "closed", "entropy", "seen"]
+    reserved = [name for name in reserved if name not in stimuli.renamed]
     if twice := next((there[name] for name in reserved if name in there), None):
         reason = f"a column {twice!r}, which is the name of one that is added"
         raise InputError(reason, file=stimuli.sheet.name, hint="rename it")
@@ -90,7 +101,11 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
 
 
 def make_table(
-    stimuli: Stimuli, models: Mapping[str, Surprisals], *, frequency: Frequency | None = None
+    stimuli: Stimuli,
+    models: Mapping[str, Surprisals],
+    *,
+    frequency: Frequency | None = None,
+    slopes: Mapping[str, tuple[float, float, float]] | None = None,
 ) -> Made:
     """The table that ``pdtools surprisal`` writes: all rows for the first model, then for the next.
 
@@ -98,10 +113,11 @@ def make_table(
         stimuli: the stimuli scored.
         models: each model's surprisals, by name.
         frequency: the frequencies of words.
+        slopes: by model, milliseconds a bit: value, and ends of its interval.
     """
     order = stimuli.order
     parses = any(each.parses is not None for each in models.values())
-    names = new_columns(stimuli, frequency=frequency is not None, parses=parses)
+    names = new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
     texts = stimuli.unit_texts()
     known: dict[str, Any] = {
         "region": stimuli.region,
@@ -126,15 +142,25 @@ def make_table(
         for name in ("entropy", "attachment", "closed", "seen")
         if any(name in each.values for each in models.values())
     ]
+    of_models = {
+        label: known | ({} if slopes is None else _milliseconds(model, slopes[label]))
+        for label, model in models.items()
+    }
     at = names.index("unknown")
     columns: dict[str, Any] = {}
     for name in [*names[:at], *optional, *names[at:]]:
         columns[name] = [
             value
             for label, model in models.items()
-            for value in _in_order(_column(name, label, model, known, stimuli), order)
+            for value in _in_order(_column(name, label, model, of_models[label], stimuli), order)
         ]
     return Made(stimuli.sheet, np.tile(stimuli.unit_row[order], len(models)), columns)
+
+
+def _milliseconds(model: Surprisals, slope: tuple[float, float, float]) -> dict[str, NDArray[np.float64]]:
+    """Predicted times of all units, with the ends of their intervals."""
+    value, *ends = (model.bits * each for each in slope)
+    return dict(zip(MILLISECONDS, (value, *np.sort(ends, axis=0)), strict=True))
 
 
 def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], stimuli: Stimuli) -> Any:

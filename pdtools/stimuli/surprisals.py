@@ -170,6 +170,12 @@ class Surprisals:
         return found
 
     @property
+    def bits(self) -> Float:
+        """The units' surprisals in bits, whatever ``unit`` is: float64 (U,)."""
+        found = self.values.get("surprisal", np.full(len(self.stimuli.start), np.nan))
+        return found * (PER_NAT["bits"] / PER_NAT[self.unit])
+
+    @property
     def n_crossing(self) -> int:
         """The number of tokens that reach over the end of their unit."""
         return int(np.nansum(self.values.get("crossing", np.zeros(0))))

@@ -59,7 +59,8 @@ class Stimuli:
         unit_row: int64 (U,), the sheet's row of each unit.
         region: int64 (U,), the number of the region that each unit is, or is in, from 1.
         in_region: int64 (U,), the place of a word in its region, from 1.
-        renamed: columns given for ``item`` and ``condition``, if the table has no columns of these names.
+        renamed: columns given for ``item`` and ``condition``, if the table has no columns of exactly these
+            names.
         new: the columns that identify units and are not in the table: ``region`` and the like.
         words: whether units are words.
         notes: doubts about the table, each a line for people.
@@ -290,12 +291,10 @@ def _made(
         if role not in columns.given:
             continue
         place = columns.all(role)[0]
-        own = columns.named(role)
-        if not own:
+        if role not in columns.sheet.columns:
             renamed[role] = place
-        elif place not in own:
-            name = columns.called(own[0])
-            why = f"pdtools view takes {name}, which is in the table too: rename that one"
+        elif place not in columns.named(role):
+            why = f"pdtools view takes {role}, which is in the table too: rename that one"
             columns.notes.append(f"--column {role}={columns.called(place)}: {why}")
     return Stimuli(
         sheet=columns.sheet,

@@ -103,17 +103,17 @@ def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     stimuli = folder / "stimuli.csv"
     regions = ["The", "old dog", "that chased", "barked"]
     rows = [
-        f"{item},{condition},{model},{k},{text},{item + k}"
+        f"{item},{condition},{model},{k},{text},{item + k + number % (item + k)}"
         for model in ("demo", "a-model-with-a-long-name")
         for item in range(1, 4)
-        for condition in ("ambiguous", "unambiguous")
+        for number, condition in enumerate(["unamb_short", "unamb_long", "amb_short", "amb_long"], 5)
         for k, text in enumerate(regions, 1)
     ]
     stimuli.write_text("\n".join(["item,condition,model,region,region_text,surprisal", *rows]))
     pages: dict[str, Page] = {
         "results": results_page([str(folder / "results" / name) for name in "abc"]),
         "reading": results_page([str(folder / "reading" / "results")]),
-        "stimuli": stimuli_page([str(stimuli)]),
+        "stimuli": stimuli_page([str(stimuli)], factors="ambiguity,length"),
         "runs": runs_page([str(folder / "runs" / name) for name in "abc"]),
         "hostile": sentences_page([hostile], ["A", "<b>B</b>"], MADE),
         "long": sentences_page([long], ["A"], MADE),

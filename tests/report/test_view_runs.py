@@ -125,6 +125,53 @@ def test_runs_of_several_kinds(tmp_path: Path) -> None:
     assert [row["y"] for row in charts["train-loss"]["data"]["values"]] == [loss for _, _, loss in losses]
 
 
+def test_seeds_are_one_line_with_a_band(tmp_path: Path) -> None:
+    """Means, and the range, at steps that all seeds have; a run that another model has alone has no band."""
+    losses: dict[str, list[list[float]]] = {"a": [], "b": [], "c": []}
+    rng = np.random.default_rng(0)
+    for name, seeds in (("a", 3), ("b", 2), ("c", 1)):
+        for seed in range(1, seeds + 1):
+            folder = tmp_path / f"{name}-{seed}"
+            folder.mkdir()
+            recipe = {"model": name, "train": {"seed": seed, "steps": 9, "log_every": seed}}
+            (folder / "run.json").write_text(json.dumps({"recipe": recipe, "data": {}, "provenance": {}}))
+            of_run = rng.uniform(1, 9, MOST_POINTS * 2 if name == "a" else 9 - seed).round(3).tolist()
+            lines = [
+                {"kind": "train", "step": i, "loss": loss, "gradient_norm": 1 + loss}
+                for i, loss in enumerate(of_run, 1)
+            ]
+            (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            losses[name].append(of_run)
+    folders = sorted(map(str, tmp_path.iterdir()))
+    page = runs_page(folders)
+    (chart, *_) = page.document["charts"]
+    drawn = {name: [row for row in chart["rows"] if row["series"] == name] for name in ("a", "b", "c-1")}
+    assert sum(map(len, drawn.values())) == len(chart["rows"])
+    for i, row in enumerate(drawn["a"]):
+        own = [fmean(of_run[2 * i : 2 * i + 2]) for of_run in losses["a"]]
+        assert row["x"] == 2 * i + 2
+        assert [row[n] for n in ("y", "low", "high")] == pytest.approx([fmean(own), min(own), max(own)])
+    assert [row["x"] for row in drawn["b"]] == list(range(1, 8))  # the second stopped there
+    assert drawn["b"][6]["high"] == max(of_run[6] for of_run in losses["b"])
+    assert [(row["y"], "low" in row) for row in drawn["c-1"]] == [(loss, False) for loss in losses["c"][0]]
+    assert page.notes[-1] == (
+        "lines are means over seeds, bands their range, at steps that all have"
+        " (a: a-1, a-2, a-3; b: b-1, b-2)"
+    )
+    assert "data" not in chart["chart"]
+    found = evaluate(
+        save_page(page, tmp_path / "page.html"),
+        "const figure = all('figure')[0]; figure.querySelector('details').open = true; await later();"
+        "return { head: cells(figure)[0], last: cells(figure).at(-1),"
+        " marks: figure.querySelector('.chart').spec.layer.map((each) => each.mark.type) };",
+    )
+    assert found["head"] == ["run", "step", "training loss (nats a token)", "lowest", "highest"]
+    assert found["last"][3:] == ["–", "–"]
+    assert found["marks"] == ["area", "line"]
+    two = runs_page(folders[3:5]).document["charts"][0]["rows"]  # two seeds: two lines
+    assert {row["series"] for row in two} == {"b-1", "b-2"}
+
+
 def test_a_run_that_was_stopped_after_an_evaluation(tmp_path: Path) -> None:
     """Its last record is of an evaluation, one gradient was 0, a sentence had no parse."""
     folder = tmp_path / "a"

@@ -41,16 +41,16 @@ def test_means_and_intervals(tmp_path: Path) -> None:
     half = 12.7062 * math.sqrt(2) / math.sqrt(2)  # Student's t of one degree of freedom
     rows = {(row["series"], row["condition"], row["region"]): row for row in page.document["rows"]}
     first = rows["m", "a", 1]
-    assert (first["mean"], first["n"], first["label"]) == (5.0, 2, "1 The dog")
+    assert (first["mean"], first["n"], first["label"]) == (5.0, 2, "1")  # The dog, or A cat
     assert (first["low"], first["high"]) == pytest.approx((5 - half, 5 + half), abs=1e-3)
     alone = rows["m", "b", 2]
     assert [alone[name] for name in ("mean", "low", "high", "n")] == [3.0, None, None, 1]
     assert ("m", "b", 1) not in rows
-    assert page.notes == ("1 rows without a surprisal are in no mean",)
+    assert page.notes[0] == "1 rows without a surprisal (row 4) are in no mean"
     assert page.document["models"] == ["m", "n"]
     columns, cells = figures(page).tables["regions"]
     assert columns[:3] == ["model", "condition", "region"]
-    assert cells[0] == ["m", "a", "1 The dog", 5.0, first["low"], first["high"], 2]
+    assert cells[0] == ["m", "a", "1", 5.0, first["low"], first["high"], 2]
     assert alone["label"] == "2"  # barks or runs, by condition
 
 
@@ -65,27 +65,40 @@ def test_differences_within_items(tmp_path: Path) -> None:
     text = "\n".join(["item,condition,model,region,text,surprisal", *rows]) + "\n"
     page = stimuli_page([write(tmp_path / "t.csv", text)])
     half = 4.302653 * math.sqrt(7 / 3)
-    assert page.document["paired"][0] == [
-        "m",
+    effects = page.document["effects"]
+    assert [effects[0][name] for name in ("contrast", "bits", "low", "high", "items", "left_out")] == [
         "b − a",
-        "1 x",
         3.0,
-        pytest.approx(3 - half, abs=1e-3),
-        pytest.approx(3 + half, abs=1e-3),
+        pytest.approx(3 - half, abs=1e-5),
+        pytest.approx(3 + half, abs=1e-5),
         3,
+        1,
     ]
-    assert [row[1] for row in page.document["paired"]] == ["b − a", "c − a", "c − b"]
+    assert [row["contrast"] for row in effects] == ["b − a", "c − a", "c − b"]
+    assert [row["condition"] for row in page.document["differences"]] == ["b − a", "c − a"]
     assert page.notes == (
-        "1 rows without a surprisal are in no mean",
+        "1 rows without a surprisal (row 12) are in no mean",
         "3 rows without an item are in no difference, and in no mean of a condition that has items",
+        "1 of 4 items lacks a condition at region 1, left out of effects that need it: 4 (from row 11): row"
+        " 12 has no surprisal",
     )
     of_a = page.document["rows"][0]
     assert (of_a["condition"], of_a["mean"], of_a["n"]) == ("a", 4.75, 4)
     filler = text + ",filler,m,1,y,7\n,filler,m,1,z,8\n"  # a condition of its own has a mean
-    assert stimuli_page([write(tmp_path / "f.csv", filler)]).document["rows"][-1]["mean"] == 7.5
-    assert figures(page).tables["differences"][1] == page.document["paired"]
+    of_filler = stimuli_page([write(tmp_path / "f.csv", filler)])
+    assert of_filler.document["rows"][-1]["mean"] == 7.5
+    assert [row["bits"] for row in of_filler.document["effects"][:3]] == [row["bits"] for row in effects]
+    drawn = figures(page)
+    assert drawn.tables["design"][1][0][1:] == pytest.approx([11 / 3, 20 / 3, 9, 3, 16 / 3], abs=1e-4)
+    assert drawn.tables["effects"][1][0][:4] == ["1 x", "m", "condition", "b − a"]
+    twice = text + "".join(f"{row.replace(',m,', ',n,')}\n" for row in rows)
+    grouped = stimuli_page([write(tmp_path / "g.csv", twice)], groups={"g": ["m", "n"]}).document
+    assert [row["series"] for row in grouped["differences"] + grouped["at_region"]] == ["g"] * 5
+    assert {row["series"] for row in grouped["rows"]} == {"m", "n"}
+    assert "with g (mean of 2 models), the effect" in grouped["results"].replace("With", "with")
+    assert drawn.sources["paragraph"].count("\n\n") == 1
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
-    assert without.document["paired"] == []
+    assert without.document["effects"] == []
     assert list(figures(without).tables) == ["regions"]
     assert without.document["rows"][0]["n"] == 5
     said = "no row has an item, so there are no differences: surprisal --column item=NAME"
@@ -113,11 +126,15 @@ def test_means_are_of_the_sentences_that_no_column_tells_apart(told_by: list[str
     }
     of_items = frame.groupby(["model", "region", "item", "of"]).surprisal.mean().unstack()
     differences = {
-        (model, f"{b} − {a}", region): pytest.approx(mean, abs=6e-4)
+        (model, f"{b} − {a}", region): pytest.approx(mean)
         for a, b in itertools.combinations(of_items, 2)
         for (model, region), mean in (of_items[b] - of_items[a]).groupby(["model", "region"]).mean().items()
     }
-    assert {(row[0], row[1], row[2]): row[3] for row in page.document["paired"]} == differences
+    assert {
+        (row["model"], row["contrast"], row["region"]): row["bits"]
+        for row in page.document["effects"]
+        if "−" not in row["model"]
+    } == differences
 
 
 def interval(bits: list[float]) -> list[Any]:
@@ -233,9 +250,10 @@ def test_other_shapes(tmp_path: Path) -> None:
     text = "item,model,region,text,surprisal\n1,m,verb,barks,1\n1,m,end,.,2\n2,m,verb,runs,3\n"
     page = stimuli_page([write(tmp_path / "t.csv", text)])
     rows = page.document["rows"]
-    assert page.notes == ("no column is called condition: all sentences are one",)
+    said = "no column is called condition: all sentences are one (--factors NAME,NAME says which columns"
+    assert page.notes == (f"{said} tell them apart)",)
     assert [(row["region"], row["label"], row["condition"], row["mean"]) for row in rows] == [
-        (1, "verb barks", "all", 2.0),
+        (1, "verb", "all", 2.0),
         (2, "end .", "all", 2.0),
     ]
     text = "item,version,model,word_number,word,surprisal\n" + "".join(
@@ -277,17 +295,19 @@ def test_the_page(tmp_path: Path) -> None:
       const before = items(), strips = all(".tokens").map((each) => each.textContent);
       write(one("input"), "sleeps");
       await later();
-      const drawn = one(".chart").spec.data.values.length;
+      all("details").find((each) => each.firstChild.textContent.startsWith("Mean")).open = true;
+      while (all(".chart").length < 3 || !all(".chart")[2].spec) await later();
+      const charts = all(".chart").map((each) => each.spec.data.values.length);
       const differences = all("h2").map((each) => each.textContent);
-      return { differences, before, strips, drawn, found: items(), counted: one(".found").textContent };
+      return { differences, before, strips, charts, found: items(), counted: one(".found").textContent };
     """
     found = evaluate(path, program)
-    assert found["differences"] == ["Differences between conditions, within items"]
+    assert found["differences"] == ["Effects at region 2, within items"]
+    assert found["charts"] == [len(page.document[name]) for name in ("at_region", "differences", "rows")]
     assert found["before"] == ["Item 1", "Item 2"]
     assert found["strips"][0] == "a, m 5.0:The dog 4.0barks 1.0"
     assert "b, m 3.0:The dog –runs 3.0" in found["strips"]
     assert (found["found"], found["counted"]) == (["Item 2"], "1 of 2 items")
-    assert found["drawn"] == len(page.document["rows"])
     assert page.document["models"] == ["m", "n", "other"]
 
 
@@ -336,5 +356,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert run(["surprisal", str(tmp_path / "s.csv"), "--model", "demo", "--beam", "2", "-o", out, "-q"]) == 0
     page = str(tmp_path / "page.html")
     assert run(["view", out, "-o", page, "--figures", str(tmp_path / "figures"), "-q"]) == 0
+    assert run(["view", out, "-o", page, "--factors", "a,b", "--overwrite"]) == 1
     assert "Surprisals of out.parquet" in Path(page).read_text("utf-8")
     assert (tmp_path / "figures" / "regions.csv").read_text().count("\n") == 3

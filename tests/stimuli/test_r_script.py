@@ -6,9 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "stimuli.R"
+SCRIPT = Path(__file__).parents[2] / "data" / "scripts" / "stimuli.R"
 PACKAGES = 'for (name in c("dplyr", "ggplot2", "lme4", "readr")) library(name, character.only = TRUE)'
 RSCRIPT = shutil.which("Rscript")
 BITS = {("1", "a"): 3.0, ("1", "b"): 5.5, ("2", "a"): 1.0, ("2", "b"): 2.0, ("3", "a"): 7.0, ("3", "b"): 11.0}
@@ -49,6 +50,40 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
     effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
     assert float(effect.split()[1]) == pytest.approx(0, rel=2e-6, abs=1e-6)
     assert "no region is given" not in out
+
+
+def test_factors_and_odd_headers(tmp_path: Path) -> None:
+    """Main effects and the interaction are differences of means; headers have any case, and occur twice."""
+    rng = np.random.default_rng(0)
+    bits = rng.normal(9, 2, (5, 2, 2))
+    rows = [
+        f"{i},x,{ambiguity},{length},i{i},n{i},m,Verb,{bits[i, a, b]},0"
+        for i in range(5)
+        for a, ambiguity in enumerate(("un", "amb"))
+        for b, length in enumerate(("short", '"long, very"'))
+    ]
+    rows += [",,,,,,m,Verb,3,0", "9,x,amb,short,i9,n9,m,Verb,,0"]  # a filler, and a row without surprisal
+    header = "Item,Note,Ambiguity,Region length,item,Note,model,region,surprisal,crossing"
+    out = run_script(tmp_path, rows, header, "Verb", "ambiguity", "Region length")
+    lines = out.split("t value")[1].splitlines()
+    found = [float(line.split()[-3]) for line in lines if line.strip()]
+    assert found[1:] == pytest.approx(
+        [
+            (bits[:, 1] - bits[:, 0]).mean(),
+            (bits[..., 1] - bits[..., 0]).mean(),
+            (bits[:, 1, 1] - bits[:, 0, 1] - bits[:, 1, 0] + bits[:, 0, 0]).mean(),
+        ],
+        rel=1e-5,
+    )
+    for arguments, message in {
+        ("Verb", "ambi"): "Error: t.csv: no column ambi (there are Item, Note...2, Ambiguity, ",
+        ("3", "ambiguity"): "Error: no region 3: there are Verb",
+    }.items():
+        done = subprocess.run(
+            [str(RSCRIPT), str(SCRIPT), "t.csv", *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert message in done.stderr
 
 
 def test_whole_sentences(tmp_path: Path) -> None:

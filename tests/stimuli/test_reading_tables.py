@@ -514,26 +514,30 @@ def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "notes"),
+    ("columns", "new", "notes"),
     [
+        ({}, {}, ()),
+        ({"item": "ITEM", "condition": "ambiguity"}, {"item": ["1", "2"], "condition": ["x", "y"]}, ()),
         (
-            {"condition": "ambiguity"},
-            ("--column condition=AMBIGUITY: pdtools view takes CONDITION, which is in the table too: "
-             "rename that one",),
+            {"place": "ITEM", "item": "ambiguity"},
+            {},
+            ("--column item=AMBIGUITY: pdtools view takes item, which is in the table too: rename that one",),
         ),
-        ({"condition": "CONDITION"}, ()),
-        ({"condition": "condition", "item": "ITEM"}, ()),
-        ({"item": "AMBIGUITY"}, ("--column item=AMBIGUITY: pdtools view takes ITEM, which is in the table "
-                                 "too: rename that one",)),
     ],
-)  # fmt: skip
-def test_a_column_of_the_role_s_own_name_is_noted(
-    columns: dict[str, str], notes: tuple[str, ...], tmp_path: Path
+)
+def test_item_and_condition_are_written_under_these_names(
+    columns: dict[str, str], new: dict[str, list[str]], notes: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Another column given for the role does not replace it in the output."""
-    text = "ITEM,AMBIGUITY,CONDITION,SENTENCE\n1,none,a,The dog | barks.\n1,comma,b,The dog, | barks.\n"
-    found = read(tmp_path, text.replace("dog, |", "dog |"), columns=columns)
-    assert (found.notes, found.new[:1]) == (notes, ("region",))
+    """Unless a column has exactly this name: it stays, which is noted if another one is given."""
+    text = "ITEM,AMBIGUITY,CONDITION,SENTENCE\n1,x,a,The dog | barks.\n2,y,b,The dog | barks.\n"
+    if columns.pop("place", None):
+        text = text.replace("ITEM", "item")
+    found = read(tmp_path, text, columns=columns)
+    assert found.notes == notes
+    assert found.new == (*new, "region", "region_text")
+    cells = {role: found.sheet.texts(place) for role, place in found.renamed.items()}
+    assert cells == new
+    assert new_columns(found)[1 : 1 + len(new)] == list(new)
 
 
 def test_numbers_among_texts_are_noted(tmp_path: Path) -> None:

@@ -161,15 +161,19 @@ class Spread:
         both: the part that these two variances share: the variance due to items that differ from seed to
             seed.
         is_borrowed: whether a single run is assumed to vary over seeds as the runs of the other group.
+        items_freedom: the degrees of freedom of the variance over items.
     """
 
     items: float
     seeds: tuple[tuple[float, int], ...]
     both: float = 0.0
     is_borrowed: bool = False
+    items_freedom: float = math.inf
 
     @classmethod
-    def of(cls, items: float, *groups: Sequence[float], both: float = 0.0) -> Spread:
+    def of(
+        cls, items: float, *groups: Sequence[float], both: float = 0.0, items_freedom: float = math.inf
+    ) -> Spread:
         """The spread of the mean of one group of scores, or of the difference of two.
 
         A single run tells nothing about its seeds. Beside S runs it is assumed to vary as one of these: seeds
@@ -179,12 +183,14 @@ class Spread:
             items: the variance over items.
             groups: scores.
             both: the sum of :func:`common_variance` over the groups.
+            items_freedom: the degrees of freedom of ``items``.
         """
         several = [(deviation(group) or 0.0, len(group)) for group in groups if len(group) > 1]
         if len(several) == 1 < len(groups):
             ((s, n),) = several
-            return cls(items, ((s**2 * (1 / n + 1), n),), both * (1 + n), is_borrowed=True)
-        return cls(items, tuple((s**2 / n, n) for s, n in several), both)
+            of_seeds = ((s**2 * (1 / n + 1), n),)
+            return cls(items, of_seeds, both * (1 + n), is_borrowed=True, items_freedom=items_freedom)
+        return cls(items, tuple((s**2 / n, n) for s, n in several), both, items_freedom=items_freedom)
 
     @property
     def error(self) -> float:
@@ -194,12 +200,12 @@ class Spread:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom (Welch 1947, Satterthwaite 1946); the item variance has infinitely many."""
-        of_seeds = sum(variance**2 / (n - 1) for variance, n in self.seeds)
-        return self.error**4 / of_seeds if of_seeds > _TINY else math.inf
+        """Degrees of freedom (Welch 1947, Satterthwaite 1946)."""
+        found = sum(variance**2 / (n - 1) for variance, n in self.seeds) + self.items**2 / self.items_freedom
+        return self.error**4 / found if found > _TINY else math.inf
 
     def _half_width(self, normal: float, student: float) -> float:
-        """Half of an interval from quantiles of the normal and of Student's distribution.
+        """Half of an interval from quantiles of the items' and of the seeds' distribution.
 
         If the variance over seeds is borrowed, it is their mean, weighted by the variances that they belong
         to (Cochran and Cox 1957). Satterthwaite's degrees of freedom, which depend on the estimate of that
@@ -217,7 +223,8 @@ class Spread:
         share = (1 + CONFIDENCE) / 2
         if self.is_borrowed:
             freedom = self.seeds[0][1] - 1
-            half = self._half_width(student_quantile(share, math.inf), student_quantile(share, freedom))
+            of_items = student_quantile(share, self.items_freedom)
+            half = self._half_width(of_items, student_quantile(share, freedom))
         else:
             half = self.error * student_quantile(share, self.freedom)
         return centre - half, centre + half
@@ -232,7 +239,10 @@ class Spread:
 
         def reaches(student: float) -> bool:
             beyond = max(student_p(student, freedom), _TINY)
-            return self._half_width(-NormalDist().inv_cdf(beyond / 2), student) >= wanted
+            normal = -NormalDist().inv_cdf(beyond / 2)
+            if self.items_freedom < math.inf:
+                normal = student_quantile(1 - beyond / 2, self.items_freedom)
+            return self._half_width(normal, student) >= wanted
 
         low, high = 0.0, 1.0  # Student's quantile
         while not reaches(high) and high < 1 / _TINY:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +28,7 @@ from pdtools.evaluation.reading.regression import (
     bootstrap_mean,
     fit,
     folds_of,
+    for_new,
     held_out,
     permutation_p,
     sums_of,
@@ -164,6 +166,10 @@ def evaluate_reading(
         raise PdtoolsError(f"no word is left to regress: {'; '.join(reasons)}")
     folds = folds_of(item, regression.folds, rng)
     base_names = ["length"] + ["log_frequency"] * (frequency is not None)
+    observed = None
+    if times.columns.subject is not None:
+        taken = np.flatnonzero(plausible & fitted & (table.excluded[times.word] == ""))
+        observed = np.searchsorted(kept, times.word[taken]), times.subject[taken], times.time[taken]
     base, names = _design(table, base_names, kept)
     baseline = held_out(base, response, folds, names)
     logprobs: dict[str, Float] = {}
@@ -184,7 +190,13 @@ def evaluate_reading(
             "delta_ll": float((found - baseline).mean()),
             **_tested(found - baseline, item, rng, regression.samples),
             "coefficients": {
-                predictor: _coefficients(conversion.combined, target_names, column, regression.spillover)
+                predictor: _coefficients(
+                    conversion.combined,
+                    partial(for_new, conversion, target, response, item, observed),
+                    target_names,
+                    column,
+                    regression.spillover,
+                )
                 for predictor, column in zip(used[model.name], own, strict=True)
             },
         }
@@ -313,12 +325,24 @@ def _tested(
     }
 
 
-def _coefficients(combined: Any, names: Sequence[str], column: str, spillover: int) -> dict[str, Any]:
-    """Coefficients of the word and the words before it, in milliseconds per unit, and their sum."""
+def _coefficients(
+    combined: Callable[[Float], Estimate],
+    for_new: Callable[[Float], Estimate],
+    names: Sequence[str],
+    column: str,
+    spillover: int,
+) -> dict[str, Any]:
+    """Coefficients of the word and the words before it, in milliseconds per unit, and their sum.
+
+    The sum has a second estimate, ``for_new`` items and subjects, for times that are predicted from it.
+    """
     own = [names.index(_column(column, lag)) for lag in range(1 + spillover)]
     ones = np.eye(len(names))
     return {
-        "sum": _as_json(combined(ones[own].sum(0))),
+        "sum": {
+            **_as_json(combined(ones[own].sum(0))),
+            "for_new": _as_json(for_new(ones[own].sum(0))),
+        },
         "by_word_before": [_as_json(combined(ones[place])) for place in own],
     }
 

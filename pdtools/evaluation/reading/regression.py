@@ -113,6 +113,58 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
     return Fit(coefficients, inverse @ inverse.T, (residuals**2).sum(0), n)
 
 
+def for_new(
+    model: Fit,
+    predictors: Float,
+    times: Float,
+    groups: NDArray[np.int64],
+    observed: tuple[NDArray[np.int64], NDArray[np.int64], Float] | None,
+    weights: Float,
+) -> Estimate:
+    """A weighted sum of coefficients, with its error for other items, and for other subjects.
+
+    Unlike :meth:`Fit.combined`, this allows for noise and effects that the words of an item share, and for
+    subjects who differ in their effects. Each item, and each subject, is left out in turn (the jackknife).
+    Both variances have the noise of single words in them, so it is subtracted from their sum once, as in
+    two-way clustering.
+
+    Args:
+        model: the fit of these predictors (n, p) and mean times (n,).
+        predictors, times: see :func:`fit`.
+        groups: int64 (n,), the item of each observation.
+        observed: the times (m,) that the means are over, with the index of their word among the n, and that
+            of their subject; None: subjects are not known.
+        weights: float64 (p,).
+    """
+    number, group = np.unique(groups, return_inverse=True)
+    scale = np.sqrt((predictors**2).sum(0))
+    x, residuals = predictors / scale, times - predictors @ model.coefficients
+    gram = x.T @ x
+    changes = np.empty(len(number))
+    for g in range(len(number)):
+        own = group == g
+        without = np.linalg.pinv(gram - x[own].T @ x[own], hermitian=True)
+        changes[g] = (weights / scale) @ without @ (x[own].T @ residuals[own])
+    variances, freedom = [_jackknife(changes)], len(number) - 1
+    if observed is not None and len(subjects := np.unique(observed[1])) > 1:
+        word, subject, time = observed
+        others = np.bincount(word, minlength=len(times))[word] - 1
+        # Without a subject, the mean time of a word changes by this much; a word of one subject alone stays.
+        moved = np.divide(times[word] - time, others, out=np.zeros(len(time)), where=others > 0)
+        influence = predictors @ (model.covariance @ weights)  # (n,), of a word's time on the sum
+        of_subjects: Float = np.bincount(subject, influence[word] * moved).astype(np.float64)
+        variances.append(_jackknife(of_subjects[subjects]))
+        noise = float(weights @ model.covariance @ weights * model.variance)
+        variances.append(sum(variances) - noise)
+        freedom = min(freedom, len(subjects) - 1)
+    return Estimate(weights @ model.coefficients, np.sqrt(max(variances)), freedom)
+
+
+def _jackknife(changes: Float) -> float:
+    """The variance of an estimate that changes so when each of k groups is left out."""
+    return float((len(changes) - 1) / len(changes) * (changes**2).sum())
+
+
 def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The fold in which each observation is held out: whole groups, equally many in each fold.
 

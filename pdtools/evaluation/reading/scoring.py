@@ -13,6 +13,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan
+from pdtools.provenance.origin import identify
 from pdtools.search.contexts import joined, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import ModelSettings
@@ -200,7 +201,7 @@ def score_words(
     return [
         ModelWords(
             model.name,
-            settings[number],
+            {**settings[number], **_weights(model.settings)},
             tuple(
                 align(text.written, own, spaces=spaces)
                 for text, own in zip(texts, scored[number], strict=True)
@@ -215,6 +216,11 @@ def score_words(
         for number, model in enumerate(models)
         if number in settings
     ]
+
+
+def _weights(model: ModelSettings) -> dict[str, Any]:
+    """The SHA-256 of a model's weights, if it has files."""
+    return {key: value for key, value in identify(model.model_dir).items() if key == "sha256"}
 
 
 def _parts(text: TimedText, model: ModelSettings, about: Mapping[str, Any]) -> list[tuple[int, Sentence]]:

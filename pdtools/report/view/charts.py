@@ -106,22 +106,50 @@ def dots(
     return {**_chart(), "height": step, "layer": layers}
 
 
-def region_curves(*, series: Sequence[str], conditions: Sequence[str]) -> Spec:
+def region_curves(
+    *,
+    series: Sequence[str],
+    conditions: Sequence[str],
+    x: str = "region",
+    called: str = "condition",
+    of: str = "sentences",
+    differences: bool = False,
+    zero: bool = True,
+) -> Spec:
     """Mean surprisal of each region, a line for each condition with intervals, a panel for each model.
 
     Rows have ``series`` (the model), ``condition``, ``region`` (a number), ``label``, ``mean``, ``low``,
     ``high`` (bits) and ``n``.
+
+    Args:
+        series: the models.
+        conditions: the conditions.
+        x: the title of the axis of regions, or of what stands in their place.
+        called: the title of the conditions.
+        of: the name of what ``n`` counts.
+        differences: whether the means are differences of conditions, drawn beside each other at a line at 0.
+        zero: whether the axis of bits begins at 0.
     """
-    x = {
+    across = {
         "field": "label",
         "type": "ordinal",
         "sort": {"field": "region"},
-        "title": "region",
+        "title": x,
         "axis": {"labelAngle": -30, "labelLimit": 110},
     }
-    y = {"field": "mean", "type": "quantitative", "title": "surprisal (bits)"}
-    shared = {"x": x, "color": _scale(conditions, COLOURS, field="condition", title="condition")}
-    layers = [
+    title = "difference (bits)" if differences else "surprisal (bits)"
+    y = {
+        "field": "mean",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": zero, "padding": 0 if zero else 6},
+    }
+    shared = {"x": across, "color": _scale(conditions, COLOURS, field="condition", title=called)}
+    if differences:
+        if shared["color"]["legend"]:
+            shared["color"]["legend"] |= {"columns": 2, "labelLimit": 360}
+        shared["xOffset"] = {"field": "condition", "type": "nominal", "sort": list(conditions)}
+    layers: list[Spec] = [
         {
             "mark": {"type": "rule", "strokeWidth": 1.5},
             "encoding": {**shared, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
@@ -140,18 +168,23 @@ def region_curves(*, series: Sequence[str], conditions: Sequence[str]) -> Spec:
             "encoding": {
                 **shared,
                 "y": y,
-                "shape": _scale(conditions, SHAPES, field="condition", title="condition"),
+                "shape": _scale(conditions, SHAPES, field="condition", title=called)
+                | {"legend": shared["color"]["legend"]},
                 "tooltip": [
-                    {"field": "condition"},
-                    {"field": "label", "title": "region"},
+                    {"field": "condition", "title": called},
+                    {"field": "label", "title": x},
                     {"field": "mean", "title": "mean (bits)", "format": ".2f"},
                     {"field": "low", "title": "from", "format": ".2f"},
                     {"field": "high", "title": "to", "format": ".2f"},
-                    {"field": "n", "title": "sentences"},
+                    {"field": "n", "title": of},
                 ],
             },
         },
     ]
+    if differences:
+        rule = {"type": "rule", "strokeDash": [2, 3], "color": "#767676"}
+        del layers[1]
+        layers.insert(0, {"mark": rule, "encoding": {"y": {"datum": 0, "type": "quantitative"}}})
     return _panels({"width": WIDTH, "height": 190, "layer": layers}, "series", series)
 
 

@@ -4,8 +4,10 @@
 (async () => {
   const runs = page.runs;
   const drawn = [];
+  const banded = (rows) => rows.some((row) => "low" in row);  // means over seeds, and their range
   const charts = page.charts.map(({ id, title, chart: template, rows }) => {
-    const { element, place } = figure(title, id, ["run", "step", title], () => rows.map((row) => [row.series, row.x, row.y]));
+    const { element, place } = figure(title, id, ["run", "step", title, ...(banded(rows) ? ["lowest", "highest"] : [])],
+      () => rows.map((row) => [row.series, row.x, row.y, ...(banded(rows) ? [row.low ?? null, row.high ?? null] : [])]));
     drawn.push(() => chart(place, template, rows, { label: `${title} of ${page.models.join(", ")}, by step`, caption: true }));
     return element;
   });

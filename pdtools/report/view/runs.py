@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.report.view.charts import lines, with_rows
+from pdtools.evaluation.comparison.groups import name_of_seeds
+from pdtools.provenance.origin import training_of
+from pdtools.report.view.charts import curves, lines, with_rows
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.loaded import short_names
 from pdtools.report.view.page import Page
@@ -58,6 +62,7 @@ def runs_page(paths: Sequence[str]) -> Page:
     if len(named) < len(folders):
         raise InputError("named twice", file=next(f for i, f in enumerate(folders) if f in folders[:i]))
     names = list(named.values())
+    groups = _groups(named)
     records = {
         (name, kind): read_metrics(folder, kind)
         for folder, name in named.items()
@@ -65,23 +70,35 @@ def runs_page(paths: Sequence[str]) -> Page:
     }
     charts, notes = [], []
     for (kind, key), (label, log) in _MEASURES.items():
-        rows = []
-        for name in names:
-            points = [
-                (r["step"], value) for r in records[name, kind] if (value := _number(r, key)) is not None
+        rows: list[dict[str, Any]] = []
+        for name, members in groups.items():
+            by_step = [
+                {r["step"]: value for r in records[run, kind] if (value := _number(r, key)) is not None}
+                for run in members
             ]
+            by_step = [values for values in by_step if values]
+            steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
+            points = [(step, [values[step] for values in by_step]) for step in steps]
             if len(points) > MOST_POINTS:
                 notes.append(
                     f"{name}, {label}: neighbouring records averaged, {len(points)} into {MOST_POINTS}"
                 )
                 points = _averaged(points)
-            rows += [{"series": name, "x": step, "y": value} for step, value in points]
-        log = log and all(row["y"] > 0 for row in rows)
+            for step, values in points:
+                ends = {"low": min(values), "high": max(values)} if len(values) > 1 else {}
+                rows.append({"series": name, "x": step, "y": fmean(values), **ends})
+        log = log and all(row.get("low", row["y"]) > 0 for row in rows)
         if rows:
             spec = lines(series=names, x="step", y=label, log=log)
+            if len(groups) < len(names):
+                spec = curves(rows, x="step", y=label, log_y=log)
+                del spec["data"]
             charts.append(
                 {"id": f"{kind}-{key}".replace("_", "-"), "title": label, "chart": spec, "rows": rows}
             )
+    if len(groups) < len(names):
+        some = "; ".join(f"{name}: {', '.join(own)}" for name, own in groups.items() if len(own) > 1)
+        notes.append(f"lines are means over seeds, bands their range, at steps that all have ({some})")
     runs = [_described(folder, name, records) for folder, name in named.items()]
     document = {
         "models": names,
@@ -106,11 +123,27 @@ def figures(page: Page) -> Figures:
     return Figures(charts=charts, tables={"runs": (columns, rows)})
 
 
-def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def _groups(named: Mapping[Path, str]) -> dict[str, list[str]]:
+    """Runs that differ only in their seeds; each alone if there are two runs, or two groups of one name."""
+    together: dict[Any, list[str]] = {}
+    for folder, name in named.items():
+        with contextlib.suppress(AttributeError, KeyError, TypeError):
+            together.setdefault(training_of(RunFolder(folder).record())["sha256"], []).append(name)
+            continue
+        together[folder] = [name]
+    groups = {name_of_seeds(own): own for own in together.values()}
+    alone = {name: [name] for name in named.values()}
+    return alone if len(named) < 3 or len(groups) < len(together) else groups
+
+
+def _averaged(points: list[tuple[int, list[float]]]) -> list[tuple[int, list[float]]]:
     """Means of groups of neighbours, each at its last step."""
     edges = [round(i * len(points) / MOST_POINTS) for i in range(MOST_POINTS + 1)]
     groups = [points[a:b] for a, b in pairwise(edges)]
-    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+    return [
+        (group[-1][0], [fmean(values) for values in zip(*(own for _, own in group), strict=True)])
+        for group in groups
+    ]
 
 
 def _described(

@@ -1,169 +1,208 @@
-"""The page of a table of stimuli: mean surprisal by region and condition, and the items one by one."""
+"""The page of a table of stimuli: effects of the conditions, by region too, and the items one by one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pdtools.errors import InputError
+from pdtools.evaluation.comparison.designs import ALL, DesignEffects, Measured, Row, design_effects, measured
+from pdtools.evaluation.comparison.effects import cells
 from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.intervals import half_width
-from pdtools.files.tables import Sheet, cell_text, read_sheet
+from pdtools.files.tables import read_sheet
+from pdtools.report.effects import cell_means, cell_rows, complete_cells, methods_sentence, results_sentence
+from pdtools.report.tables import latex_text
 from pdtools.report.view.charts import region_curves, with_rows
 from pdtools.report.view.drawing import rounded
 from pdtools.report.view.figures import Figures
+from pdtools.report.view.methods import versions
 from pdtools.report.view.page import Page
 
 _COLUMNS = ["series", "condition", "region", "mean", "low", "high", "n"]
-_FEW = 4  # largest number of conditions whose pairs are all compared; else each is compared to the first
-_ALL = "all"  # the condition of tables without one
-# Columns of a row's place in its sentence, and of its text: the first existing one of these.
-_PLACES = ("word_number", "region_number", "region", "region_name")
-_TEXTS = ("word", "region_text", "text", "sentence")
 
 
-def stimuli_page(paths: Sequence[str]) -> Page:
+def stimuli_page(
+    paths: Sequence[str],
+    *,
+    factors: str | None = None,
+    region: str | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+    made: Mapping[str, Any] | None = None,
+) -> Page:
     """Read tables that ``pdtools surprisal`` wrote of stimuli into a page.
 
     Args:
         paths: tables of the same items.
+        factors: see :func:`~pdtools.evaluation.comparison.designs.measured`.
+        region, groups: see :func:`~pdtools.evaluation.comparison.designs.design_effects`.
+        seed: for the bootstrap.
+        made: provenance, with the tables as its inputs.
 
     Raises:
-        InputError: for a table without models and surprisals, with a surprisal that is no number, or without
-            any.
+        InputError, PdtoolsError: see these two.
     """
-    values: dict[tuple[str, str, str], dict[str, list[float]]] = {}  # by item
-    items: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
-    texts: dict[str, dict[str, set[str]]] = {}  # by place and item
-    without = 0
-    for path in paths:
-        sheet = read_sheet(path)
-        for model, item, condition, place, text, bits in _rows(sheet):
-            texts.setdefault(place, {}).setdefault(item, set()).add(text)
-            own = items.setdefault(item, {}).setdefault(condition, {}).setdefault(model, [])
-            own.append([text, None if math.isnan(bits) else rounded(bits, 2)])
-            if math.isnan(bits):
-                without += 1
-            else:
-                values.setdefault((model, condition, place), {}).setdefault(item, []).append(bits)
-    if not values:
-        raise InputError("no surprisal in it", file=paths[0])
-    # Fillers that stand in the column of a condition are none of its sentences.
-    numbered = {name for (_, name, _), own in values.items() if name != _ALL and own.keys() - {""}}
-    for (_, condition, _), own_values in values.items():
-        if condition in numbered:
-            own_values.pop("", None)
-    values = {key: by_item for key, by_item in values.items() if by_item}
-    models = list(dict.fromkeys(model for model, _, _ in values))
-    conditions = list(dict.fromkeys(condition for _, condition, _ in values))
-    places = list(texts)
-    if all(place.lstrip("-").isdecimal() for place in places):
-        places.sort(key=int)
-    order = {place: number for number, place in enumerate(places, 1)}
-    rows: list[dict[str, Any]] = []
-    for (model, condition, place), by_item in values.items():
-        cells = [model, condition, order[place], *_mean([bits for own in by_item.values() for bits in own])]
-        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    labels = {place: _label(place, texts[place]) for place in places}
-    for row in rows:
-        row["label"] = labels[places[row["region"] - 1]]
-    paired: list[list[Any]] = []
-    # All pairs of many conditions would be too many.
-    pairs = (
-        list(combinations(conditions, 2))
-        if len(conditions) <= _FEW
-        else [(conditions[0], other) for other in conditions[1:]]
-    )
-    for (a, b), model, place in product(pairs, models, places):
-        first, second = (values.get((model, condition, place), {}) for condition in (a, b))
-        differences = [fmean(second[item]) - fmean(first[item]) for item in first if item and item in second]
-        if differences:
-            paired.append([model, f"{b} − {a}", labels[place], *_mean(differences)])
-    notes = [f"{without} rows without a surprisal are in no mean"] if without else []
-    if conditions == [_ALL]:
-        notes.append("no column is called condition: all sentences are one")
-    elif unnumbered := sum(len(own) for found in items.get("", {}).values() for own in found.values()):
-        if list(items) == [""]:
-            notes.append("no row has an item, so there are no differences: surprisal --column item=NAME")
-        else:
-            why = "and in no mean of a condition that has items"
-            notes.append(f"{unnumbered} rows without an item are in no difference, {why}")
+    table = measured([read_sheet(path) for path in paths], factors)
+    found = design_effects(table, region=region, groups=groups, seed=seed, everywhere=False)
+    conditions = [", ".join(cell) for cell in dict.fromkeys(row.condition for row in table.rows) if cell]
+    rows = _region_rows(table)
+    own = [effect for place in table.places for effect in found.by_place[place] if effect.less is None]
+    names = list(dict.fromkeys(effect.contrast.name for effect in own))
+    if not table.is_named:  # the others are differences of these
+        names = names[: len(table.factors[0].levels) - 1]
+    differences = [
+        {
+            "series": effect.model,
+            "condition": effect.contrast.name,
+            "region": number,
+            "label": table.labels[place],
+            "mean": rounded(effect.estimate.value, 3),
+            "low": _rounded(effect.estimate.low),
+            "high": _rounded(effect.estimate.high),
+            "n": effect.estimate.items,
+        }
+        for number, place in enumerate(table.places, 1)
+        for effect in found.by_place[place]
+        if effect.less is None and effect.contrast.name in names
+    ]
+    *rest, last = table.factors
+    lines = [", ".join(cell) for cell in cells(rest)] if rest else [ALL]
+    others = ", ".join(factor.name for factor in rest)
+    at_region = _at_region(found)
+    inputs = (made or {}).get("inputs", {}).values()
+    hashes = {Path(each["path"]).name: str(each["sha256"]) for each in inputs if each.get("sha256")}
     return Page(
         kind="stimuli",
         title=f"Surprisals of {', '.join(Path(path).name for path in paths)}",
         document={
-            "models": models,
+            "models": table.models,
             "conditions": conditions,
             "rows": rows,
-            "chart": region_curves(series=models, conditions=conditions),
-            "items": len(items),
-            "paired": paired,
+            "chart": region_curves(series=table.models, conditions=conditions),
+            "items": len({row.item for row in table.rows}),
+            "region": found.label if len(table.places) > 1 else "",
+            "effects": found.rows(),
+            "critical": found.critical,
+            "places": table.labels,
+            "differences": differences,
+            "differences_chart": region_curves(
+                series=list(found.groups), conditions=names, called="effect", of="items", differences=True
+            ),
+            "at_region": at_region,
+            "at_region_chart": region_curves(
+                series=list(found.groups),
+                conditions=lines,
+                x=last.name,
+                called=others,
+                of="items",
+                zero=False,
+            ),
+            "design": cell_rows(found) if at_region else [[], []],
+            "methods": methods_sentence(found, versions([made or {}]), hashes),
+            "results": results_sentence(found),
         },
-        packed={"items": [[item, found] for item, found in items.items()]},
+        packed={"items": _items(table.rows)},
         charts=True,
-        notes=tuple(notes),
+        notes=(*table.notes, *_notes(table), *found.notes),
     )
 
 
-def figures(page: Page) -> Figures:
-    """The page's chart, and its means."""
-    columns = ["model", "condition", "region", "mean (bits)", "from", "to", "n"]
-    rows = page.document["rows"]
-    cells = [[row["label" if name == "region" else name] for name in _COLUMNS] for row in rows]
-    tables = {"regions": (columns, cells)}
-    if paired := page.document["paired"]:
-        tables["differences"] = (
-            ["model", "difference", "region", "mean (bits)", "from", "to", "items"],
-            paired,
-        )
-    return Figures(charts={"regions": with_rows(page.document["chart"], rows)}, tables=tables)
+def _region_rows(table: Measured) -> list[dict[str, Any]]:
+    """Mean surprisal by model, condition and region, of all rows; of fillers in conditions of their own."""
+    order = {place: number for number, place in enumerate(table.places, 1)}
+    values: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
+    for row in table.rows:
+        if row.condition and not math.isnan(row.bits):
+            key = row.model, ", ".join(row.condition), row.place
+            values.setdefault(key, []).append((row.item, row.bits))
+    # Fillers that stand in the column of a condition are none of its sentences.
+    numbered = {key[1] for key, own in values.items() if key[1] != ALL and any(item for item, _ in own)}
+    rows = []
+    for (model, condition, place), own in values.items():
+        if bits := [each for item, each in own if item or condition not in numbered]:
+            cells_of = [model, condition, order[place], *_mean(bits)]
+            rows.append(dict(zip(_COLUMNS, cells_of, strict=True)) | {"label": table.labels[place]})
+    return rows
 
 
 def _mean(bits: Sequence[float]) -> list[Any]:
     """The mean, the ends of its interval, if there are several values, and the number of values."""
     mean, spread = fmean(bits), deviation(bits)
-    ends: list[float | None] = [None, None]
-    if spread is not None:
-        half = half_width(spread, len(bits))
-        ends = [rounded(mean - half, 3), rounded(mean + half, 3)]
-    return [rounded(mean, 3), *ends, len(bits)]
+    half = None if spread is None else half_width(spread, len(bits))
+    ends = [None, None] if half is None else [mean - half, mean + half]
+    return [rounded(mean, 3), *map(_rounded, ends), len(bits)]
 
 
-def _label(place: str, texts: Mapping[str, set[str]]) -> str:
-    """A region's name: with its text in the first item, unless an item's texts differ between conditions."""
-    of_items = [own for item, own in texts.items() if item] or list(texts.values())
-    same = all(len(own) == 1 for own in of_items)
-    return f"{place} {min(of_items[0])[:24]}".strip() if same else place
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else rounded(value, 3)
 
 
-def _rows(sheet: Sheet) -> list[tuple[str, str, str, str, str, float]]:
-    """Model, item, condition, place, text and surprisal of each row."""
-    by_name = {name.casefold(): i for i, name in reversed(list(enumerate(sheet.columns)))}
-    lacking = [name for name in ("model", "surprisal") if name not in by_name]
-    if lacking:
-        hint = "pdtools surprisal stimuli.csv -o TABLE makes such tables"
-        raise InputError(f"no column {lacking[0]} in the header", file=sheet.name, hint=hint)
+def _at_region(found: DesignEffects) -> list[dict[str, Any]]:
+    """The means of conditions at the critical region, over the items that have all of them."""
+    rows = []
+    last = found.table.factors[-1]
+    names = cells(found.table.factors)
+    for model, members in found.groups.items():
+        kept, values = complete_cells(found, members)
+        if not len(values) or len(kept) < 2:
+            continue
+        for cell, (mean, low, high) in zip(kept, cell_means(values), strict=True):
+            *rest, level = names[cell]
+            line = ", ".join(rest) or ALL
+            numbers = [rounded(mean, 3), _rounded(low), _rounded(high), len(values)]
+            place = last.levels.index(level) + 1
+            rows.append(dict(zip(_COLUMNS, [model, line, place, *numbers], strict=True)) | {"label": level})
+    return rows
 
-    def texts(*names: str, otherwise: str = "") -> list[str]:
-        place = next((by_name[name] for name in names if name in by_name), None)
-        if place is None:
-            return [otherwise] * len(sheet.numbers)
-        return [text.strip() for text in sheet.texts(place)]
 
-    conditions = texts("condition", otherwise="" if "version" in by_name else _ALL)
-    if "version" in by_name:
-        pairs = zip(conditions, texts("version"), strict=True)
-        conditions = [", ".join(filter(None, pair)) for pair in pairs]
-    numbers = []
-    for line, value in zip(sheet.numbers, sheet.cells[by_name["surprisal"]], strict=True):
-        try:
-            numbers.append(float(cell_text(value) or "nan"))
-        except ValueError as error:
-            reason = f"surprisal is {cell_text(value)!r}, not a number"
-            raise InputError(reason, file=sheet.name, line=line) from error
-    columns = (texts("model"), texts("item", "item_number"), conditions, texts(*_PLACES, otherwise="1"))
-    return list(zip(*columns, texts(*_TEXTS), numbers, strict=True))
+def _items(rows: Sequence[Row]) -> list[Any]:
+    """For each item, condition and model, texts and bits."""
+    items: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
+    for row in rows:
+        of_models = items.setdefault(row.item, {}).setdefault(", ".join(row.condition), {})
+        bits = None if math.isnan(row.bits) else rounded(row.bits, 2)
+        of_models.setdefault(row.model, []).append([row.text, bits])
+    return [[item, found] for item, found in items.items()]
+
+
+def _notes(table: Measured) -> list[str]:
+    """Notes on tables without conditions, and on rows without an item."""
+    if not table.is_named and {row.condition for row in table.rows} == {(ALL,)}:
+        hint = "--factors NAME,NAME says which columns tell them apart"
+        return [f"no column is called condition: all sentences are one ({hint})"]
+    unnumbered = sum(not row.item for row in table.rows)
+    if unnumbered == len(table.rows):
+        return ["no row has an item, so there are no differences: surprisal --column item=NAME"]
+    if not unnumbered:
+        return []
+    why = "and in no mean of a condition that has items"
+    return [f"{unnumbered} rows without an item are in no difference, {why}"]
+
+
+def figures(page: Page) -> Figures:
+    """The page's charts and tables, and the paragraph."""
+    document = page.document
+    columns = ["model", "condition", "region", "mean (bits)", "from", "to", "n"]
+    rows = document["rows"]
+    cells_of = [[row["label" if name == "region" else name] for name in _COLUMNS] for row in rows]
+    tables: dict[str, Any] = {"regions": (columns, cells_of)}
+    charts = {"regions": with_rows(document["chart"], rows)}
+    sources = {}
+    if effects := document["effects"]:
+        names = list(effects[0])[1:]
+        own = [[row[name] for name in names] for row in effects if row["region"] == document["critical"]]
+        tables["effects"] = (
+            ["region", *names],
+            [[document["places"][row["region"]], *(row[name] for name in names)] for row in effects],
+        )
+        tables["effects-at-region"] = (names, own)
+        sources["paragraph"] = latex_text(f"{document['methods']}\n\n{document['results']}\n")
+    if document["region"] and effects:
+        charts["differences"] = with_rows(document["differences_chart"], document["differences"])
+    if at_region := document["at_region"]:
+        charts["region"] = with_rows(document["at_region_chart"], at_region)
+        tables["design"] = document["design"]
+    return Figures(charts=charts, tables=tables, sources=sources)

@@ -1,4 +1,4 @@
-"""compare, on results that eval-blimp wrote."""
+"""compare, on results that eval-blimp wrote, and on a table of stimuli."""
 
 from __future__ import annotations
 
@@ -38,6 +38,50 @@ def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["settings"]["seed"] == 3
     assert run(["compare", folders[0], str(tmp_path / "models")]) == 1
     assert "not a folder of results" in capsys.readouterr().err
+
+
+def test_effects_of_a_design(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of items 1 to 3, a factor adds 2, 2 and 5 bits: 3 on average, with an error of 1."""
+    table, out = tmp_path / "t.csv", tmp_path / "e.csv"
+    rows = [
+        f"{item},{a}_{b},{model},{region},{item + region * (a == 'amb') * (2 if item < 3 else 5)}"
+        for model in "mn"
+        for item in (1, 2, 3)
+        for a in ("unamb", "amb")
+        for b in ("short", "long")
+        for region in (0, 1)
+    ]
+    table.write_text("\n".join(["Item,Condition,model,region,surprisal", *rows]))
+    asked = ["compare", str(table), "--factors", "x,y=long"]
+    assert run([*asked, "-o", str(out), "--region", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[:3] == [
+        "region 1, m, 3 items",
+        "effect           bits  95%            bootstrap  t(2)  p",
+        "x: amb − unamb   3.00  [-1.30, 7.30]          -  3.00  0.095",
+    ]
+    header, *lines = out.read_text().splitlines()
+    assert (
+        header == "region,model,effect,contrast,bits,low,high,boot_low,boot_high,t,df,p,items,left_out,seeds"
+    )
+    assert len(lines) == 2 * 3 * 3
+    assert lines[9].startswith("1,m,x,amb − unamb,3.0,-1.302")
+    assert lines[10] == "1,m,y,short − long,0.0,,,,,,,,3,0,1"
+    assert run([*asked, "-o", str(out)]) == 1
+    assert "e.csv" in capsys.readouterr().err
+    assert run([*asked, "--group", "g=m", "--group", "g=n", "--json", "--seed", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["factors"] == {"x": ["unamb", "amb"], "y": ["long", "short"]}
+    assert (found["groups"], found["region"]) == ({"g": ["m", "n"]}, "1")
+    assert found["settings"] == {"seed": 3, "samples": 10_000}
+    assert "with g (mean of 2 models), the effect of x (amb − unamb) was 3.00 bits" in found["sentence"]
+    assert run([*asked, "--latex", "--details", "--baseline", "n"]) == 0
+    assert capsys.readouterr().out.count("toprule") == 2 * 3
+    assert run(["compare", str(tmp_path), "--factors", "x,y"]) == 2
+    assert "--factors goes with a table of pdtools surprisal" in capsys.readouterr().err
+    table.write_text(table.read_text().replace("Condition", "Type"))
+    assert run(["compare", str(table)]) == 1
+    assert "no item has two conditions to compare (--factors NAME,NAME says" in capsys.readouterr().err
 
 
 def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

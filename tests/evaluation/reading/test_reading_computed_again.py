@@ -212,6 +212,36 @@ def densities(x: np.ndarray, y: np.ndarray, folds: np.ndarray) -> np.ndarray:
     return found
 
 
+def error_for_new(
+    x: np.ndarray, kept: pandas.DataFrame, readings: pandas.DataFrame, corpus: Corpus
+) -> tuple[float, int]:
+    """The error of a sum of slopes for other items and subjects, with each left out in turn."""
+
+    def summed(rows: np.ndarray, times: np.ndarray) -> float:
+        return float(np.linalg.lstsq(x[rows], times[rows], rcond=None)[0][-1 - corpus.spillover :].sum())
+
+    def variance(changed: list[float]) -> float:
+        return (len(changed) - 1) / len(changed) * sum((each - value) ** 2 for each in changed)
+
+    times, group, every = kept.time.to_numpy(), kept.group.to_numpy(), np.ones(len(kept), bool)
+    value = summed(every, times)
+    by_item = [summed(group != name, times) for name in set(group)]
+    if not corpus.subjects:
+        return math.sqrt(variance(by_item)), len(by_item) - 1
+    readings = readings.assign(time=readings.time.astype(float))
+    by_subject = []
+    for subject in set(readings.subject):
+        others = readings[readings.subject != subject].groupby("key").time.mean()
+        mean = [others.get(key, default) for key, default in zip(kept.index, times, strict=True)]
+        by_subject.append(summed(every, np.array(mean)))
+    weights = np.zeros(x.shape[1])
+    weights[-1 - corpus.spillover :] = 1
+    residuals = times - x @ np.linalg.lstsq(x, times, rcond=None)[0]
+    noise = weights @ np.linalg.inv(x.T @ x) @ weights * (residuals**2).sum() / (len(x) - x.shape[1])
+    both = variance(by_item), variance(by_subject)
+    return math.sqrt(max(*both, sum(both) - noise)), min(len(by_item), len(by_subject)) - 1
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_everything_that_is_written(seed: int, tmp_path: Path) -> None:
     corpus = Corpus(seed)
@@ -314,6 +344,14 @@ def test_everything_that_is_written(seed: int, tmp_path: Path) -> None:
         for row in plausible
         if (not corpus.fitted or row["condition"] == "filler") and row["key"] in set(kept.index)
     ]
+    readings = pandas.DataFrame(used)
+    for name, column in (("a b", "surprisal_a_b"), ("b", "surprisal_b")):
+        found = scores["by_model"][name]["coefficients"]["surprisal"]
+        expected_error, freedom = error_for_new(design(kept, corpus, column), kept, readings, corpus)
+        assert found["sum"]["for_new"]["value"] == pytest.approx(found["sum"]["value"])
+        assert found["sum"]["for_new"]["error"] == pytest.approx(expected_error, rel=1e-6)
+        reach = found["sum"]["for_new"]["high"] - found["sum"]["value"]
+        assert reach == pytest.approx(scipy.stats.t.ppf(0.975, freedom) * expected_error, rel=1e-6)
     counts = results["counts"]
     assert counts == {
         "observations": len(every),
