@@ -7,6 +7,7 @@ Shapes: R prefixes, D numbers of a hidden state, V tokens, S openers and closers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -80,6 +81,55 @@ def allowed_transitions(prefix: Prefix, ids: ArcIds, start: int, max_open: int) 
     arcs = n_open > 1
     structure = torch.stack([n_open == 1, arcs, arcs], 1)
     return Allowed(structure, n_open < max_open, (last < ids.tokens) & (last != start))
+
+
+def ending(n_open: Tensor, ids: ActionIds) -> Tensor:
+    """The openers and closers that would end the string: closers of the last open constituent, or word.
+
+    Args:
+        n_open: int64 (S,).
+        ids: numbers of actions.
+
+    Returns:
+        bool (S, labels + closers).
+    """
+    is_closer = torch.arange(ids.labels + ids.closers, device=n_open.device) >= ids.labels
+    return is_closer & (n_open == 1)[:, None]
+
+
+def fitting(n_open: Tensor, ends: Tensor, ids: ActionIds) -> Tensor:
+    """The openers and closers that fit a string: without its end while tokens follow; then closers.
+
+    Args:
+        n_open: int64 (S,).
+        ends: bool (S or 1,), whether no token follows.
+        ids: numbers of actions.
+
+    Returns:
+        bool (S, labels + closers).
+    """
+    is_opener = torch.arange(ids.labels + ids.closers, device=n_open.device) < ids.labels
+    return torch.where(ends[:, None], ~is_opener, ~ending(n_open, ids))
+
+
+@torch.no_grad()
+def rule_out_tokens(logits: Tensor, may: Allowed, continuing: Tensor, special: Sequence[int]) -> None:
+    """Make logits (S, V or more) -inf, in place, for tokens that are not allowed.
+
+    Args:
+        logits: fresh ones; no gradient comes back from what is ruled out.
+        may: the actions allowed after S prefixes.
+        continuing: bool (V,), tokens that continue a word.
+        special: tokens that are never generated.
+    """
+    logits = logits.detach()
+    logits[:, special] = -torch.inf
+    for rows, tokens in ((~may.continuing, continuing), (~may.tokens, ~continuing)):
+        # Added, which is faster than a mask (S, V).
+        row = torch.nonzero(rows)[:, 0]
+        if len(row) and bool(tokens.any()):
+            never = torch.where(tokens, -torch.inf, 0.0).to(logits.dtype)
+            logits[:, : len(continuing)].index_add_(0, row, never.expand(len(row), -1))
 
 
 class Linear(NamedTuple):
