@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -277,17 +277,17 @@ def main() -> None:
                 print(json.dumps({"model": name, "composition": composition, **line}), flush=True)
 
 
-def differences(released: Path, name: str, composition: str) -> list[dict[str, Any]]:
+def differences(released: Path, name: str, composition: str) -> Iterator[dict[str, Any]]:
     """Log p of 60 random trees, gradients, and searches of five strings."""
     rows = random_rows(60, (1, 1, 2, 3, 5, 8, 13, 21), words=50, labels=5)
     pair = pair_of(released, name, composition, words=50, labels=5, d_model=24, normalize="all")
     losses, gradients = difference_of_losses(pair, rows)
     pair = pair_of(released, name, composition, words=50, labels=5, d_model=24, max_open=6)
     searches = difference_of_searches(pair, [row for row, _ in rows[1:6]], 8, 3)
-    return [{"log p": losses, "gradients": gradients, "search": searches}]
+    yield {"log p": losses, "gradients": gradients, "search": searches}
 
 
-def times(released: Path, name: str, composition: str) -> list[dict[str, Any]]:
+def times(released: Path, name: str, composition: str) -> Iterator[dict[str, Any]]:
     """Processor time of a step on 64 sentences of 24 words, and of a search at 100/10/5, alternating."""
     torch.set_num_threads(1)
     words, labels = 10_000, 26
@@ -306,7 +306,7 @@ def times(released: Path, name: str, composition: str) -> list[dict[str, Any]]:
         pair.theirs.zero_grad()
         pair.theirs.train()(x, actions, subword_end_mask=torch.ones_like(x, dtype=torch.bool))[0].backward()
 
-    steps = _alternate(ours, theirs, 3)
+    yield {"step": _alternate(ours, theirs, 3)}
     pair = pair_of(released, name, composition, **settings)
     ids = rows[0][0]
     widths = SearchOptions(beam=100, word_beam=10, fast_track=5)
@@ -319,8 +319,7 @@ def times(released: Path, name: str, composition: str) -> list[dict[str, Any]]:
         with torch.no_grad():
             pair.theirs.word_sync_beam_search(x, torch.ones_like(x, dtype=torch.bool), 100, 10, 5)
 
-    searches = _alternate(search, released_search, 2)
-    return [{"step": steps, "search": searches}]
+    yield {"search": _alternate(search, released_search, 2)}
 
 
 def _alternate(ours: Callable[[], None], theirs: Callable[[], None], rounds: int) -> dict[str, float]:
