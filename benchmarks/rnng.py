@@ -79,7 +79,15 @@ def random_rows(
 
 
 def pair_of(
-    released: Path, name: str, composition: str, *, words: int, labels: int, seed: int = 0, **settings: Any
+    released: Path,
+    name: str,
+    composition: str,
+    *,
+    words: int,
+    labels: int,
+    deviation: float = 0.3,
+    seed: int = 0,
+    **settings: Any,
 ) -> Pair:
     """Two models with the same random weights."""
     if str(released) not in sys.path:
@@ -93,6 +101,9 @@ def pair_of(
     config = make_config(name, {**special, "composition": composition, **settings})
     ours = build_model(name, config)
     assert isinstance(ours, RnngLM)
+    with torch.no_grad():  # with torch's own, much would hardly matter, such as the state in attention
+        for parameter in ours.parameters():
+            parameter.normal_(std=deviation)
     in_order = name == "rnng-in-order"
     actions = (InOrderActionDict if in_order else TopDownActionDict)([str(i) for i in range(labels)])
     theirs = (FixedStackInOrderRNNG if in_order else FixedStackRNNG)(
@@ -291,7 +302,7 @@ def times(released: Path, name: str, composition: str) -> Iterator[dict[str, Any
     """Processor time of a step on 64 sentences of 24 words, and of a search at 100/10/5, alternating."""
     torch.set_num_threads(1)
     words, labels = 10_000, 26
-    settings = {"words": words, "labels": labels, "d_model": 256, "layers": 2}
+    settings = {"words": words, "labels": labels, "d_model": 256, "layers": 2, "deviation": 0.05}
     pair = pair_of(released, name, composition, normalize="all", **settings)
     rows = random_rows(64, (24,), words, labels)
 

@@ -34,6 +34,9 @@ def rnng(
     shape = {"d_model": 8, "layers": 2, "max_open": 2, "max_chain": 2, "composition": composition}
     model = build_model(name, make_config(name, {**special, **shape, **settings})).eval()
     assert isinstance(model, RnngLM)
+    with torch.no_grad():  # with torch's own, much would hardly matter, such as the state in attention
+        for parameter in model.parameters():
+            parameter.normal_(std=0.7)
     return model
 
 

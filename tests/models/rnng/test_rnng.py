@@ -164,10 +164,12 @@ def test_dropout_and_every_weight_that_learns() -> None:
         ("rnng-in-order", [3, 0], [2, 1], False),  # the third opens after two rounds
         ("rnng-in-order", [3, 0], [0, 3], True),  # all but the first after a constituent of two words
         ("rnng-in-order", [2, 1], [1, 2], True),
+        ("rnng-in-order", [3, 1], [0, 4], True),  # two after a constituent of several children
+        ("rnng-in-order", [4, 1], [0, 5], False),
     ],
 )
 def test_chains_that_do_not_fit(name: str, opens: list[int], closes: list[int], fits: bool) -> None:
-    labels = np.zeros(3, np.int32)
+    labels = np.zeros(sum(opens), np.int32)
     tree = Constituents(labels, np.array(opens, np.int32), np.array(closes, np.int32))
     model = rnng(name, max_open=5, max_chain=2)
     found = model.problem(tree)
