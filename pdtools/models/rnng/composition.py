@@ -25,7 +25,7 @@ class Composition(nn.Module):
         children: Tensor,
         counts: Tensor,
         labels: Tensor,
-        state: Tensor,
+        state: Tensor | None = None,
     ) -> Tensor:
         """Compose constituents.
 
@@ -35,7 +35,7 @@ class Composition(nn.Module):
             children: int64 (C, K), the vectors of children, counts first ones.
             counts: int64 (C,), numbers of children, at least 1.
             labels: int64 (C,), labels' numbers.
-            state: (C, D), outputs before the closers; anything if the composition does not look at them.
+            state: (C, D), outputs before the closers, if the composition looks at them.
 
         Returns:
             (C, D).
@@ -60,7 +60,7 @@ class LSTMComposition(Composition):
         children: Tensor,
         counts: Tensor,
         labels: Tensor,
-        state: Tensor,
+        state: Tensor | None = None,
     ) -> Tensor:
         """See :meth:`Composition.forward`."""
         order, sizes, real = _packing(counts + 1)
@@ -71,7 +71,7 @@ class LSTMComposition(Composition):
             read = torch.cat([openers[:, None], read], 1)[order].T[: len(real)]  # (K + 1, C)
             _, (hidden, _) = lstm(PackedSequence(vectors[read[real]], sizes))
             found.append(hidden[0])
-        joined = torch.empty_like(torch.cat(found, 1)).index_copy(0, order, torch.cat(found, 1))
+        joined = torch.cat(found, 1)[order.argsort()]
         return F.relu(self.output(self.dropout(joined)))
 
 
@@ -98,9 +98,10 @@ class AttentionComposition(Composition):
         children: Tensor,
         counts: Tensor,
         labels: Tensor,
-        state: Tensor,
+        state: Tensor | None = None,
     ) -> Tensor:
         """See :meth:`Composition.forward`."""
+        assert state is not None
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
         packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))

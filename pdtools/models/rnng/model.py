@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -151,43 +152,49 @@ class RnngLM(ActionLM):
 
     def _read(self, batch: StackBatch) -> Tensor:
         """The top layer's hidden states (M, D)."""
-        by_action = self.composition.sees_state
-        vectors = [self._leaves(batch.leaves)]
-        states: list[Tensor] = []  # each step's (any, 2, layers, D)
-        table = vectors[0]
+        leaves, labels = self._leaves(batch.leaves), batch.leaves[batch.openers] - self.vocab_size
+        read = self._read_by_action if self.composition.sees_state else self._read_by_height
+        return read(batch, leaves, labels)[:, 0, -1]
 
-        def compose(first: int, end: int) -> None:
-            nonlocal table
-            if first == end:
-                return
+    def _read_by_height(self, batch: StackBatch, leaves: Tensor, labels: Tensor) -> Tensor:
+        """States (M, 2, layers, D): constituents of one height at once, then states of one height."""
+        vectors = [leaves]
+        for first, end in pairwise(batch.composed):
             rows = slice(first, end)
-            labels = batch.leaves[batch.openers[rows]] - self.vocab_size
-            output = table[:0]
-            if by_action:
-                output = self._output(torch.cat(states)[batch.before[rows], 0, -1])
             longest = int(batch.counts[rows].max())
-            given = batch.openers[rows], batch.children[rows, :longest], batch.counts[rows], labels, output
-            vectors.append(self.composition(table, *given))
-            table = torch.cat(vectors)
-
-        def read(first: int, end: int) -> None:
-            below = batch.below[first:end]
-            if not states:
-                previous = table.new_zeros(end, 2, len(self.cells), table.shape[1])
-            elif by_action:
-                previous = torch.cat(states)[below]
+            given = batch.openers[rows], batch.children[rows, :longest], batch.counts[rows], labels[rows]
+            vectors.append(self.composition(torch.cat(vectors), *given))
+        table, states = torch.cat(vectors), list[Tensor]()
+        for first, end in pairwise(batch.read):
+            if states:
+                previous = states[-1][batch.below[first:end] - (first - len(states[-1]))]
             else:
-                previous = states[-1][below - (first - len(states[-1]))]
+                previous = table.new_zeros(end, 2, len(self.cells), table.shape[1])
             states.append(self._step(table[batch.vector[first:end]], previous))
+        return torch.cat(states)
 
-        if not by_action:
-            for k in range(len(batch.composed) - 1):
-                compose(batch.composed[k], batch.composed[k + 1])
-        for k in range(len(batch.read) - 1):
-            if by_action:
-                compose(batch.composed[k], batch.composed[k + 1])
-            read(batch.read[k], batch.read[k + 1])
-        return torch.cat(states)[:, 0, -1]
+    def _read_by_action(self, batch: StackBatch, leaves: Tensor, labels: Tensor) -> Tensor:
+        """States (M, 2, layers, D): an action of each row at once.
+
+        Vectors and states are lists: tables that grow would be copied at each step.
+        """
+        vectors, states = [*leaves.unbind()], list[Tensor]()
+        below, vector, before = (each.tolist() for each in (batch.below, batch.vector, batch.before))
+        for k, (first, end) in enumerate(pairwise(batch.read)):
+            rows = slice(batch.composed[k], batch.composed[k + 1])
+            if rows.start < rows.stop:
+                counts = batch.counts[rows]
+                children = batch.children[rows, : int(counts.max())]
+                table = torch.stack([vectors[v] for v in children.flatten().tolist()])
+                own = torch.arange(len(table), device=table.device).view_as(children)
+                output = self._output(torch.stack([states[s] for s in before[rows]])[:, 0, -1])
+                vectors += self.composition(table, own[:, 0], own, counts, labels[rows], output).unbind()
+            x = torch.stack([vectors[v] for v in vector[first:end]])
+            previous = x.new_zeros(len(x), 2, len(self.cells), x.shape[1])
+            if states:
+                previous = torch.stack([states[s] for s in below[first:end]])
+            states += self._step(x, previous).unbind()
+        return torch.stack(states)
 
     def _leaves(self, actions: Tensor) -> Tensor:
         """Embeddings (any, D) of the start, tokens and openers."""
