@@ -267,11 +267,15 @@ def test_widths_for_models_without_actions(
 
 
 def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train("tg", shards, tmp_path / "run", "--set", "config.max_open=2") == 1
-    error = capsys.readouterr().err
-    assert "more than 2 constituents open at once (config.max_open)" in error
-    assert "--on-error skip" in error
-    assert error.count("\n") == 1
+    for name, setting, reason in (
+        ("tg", "max_open=2", "more than 2 constituents open at once (config.max_open)"),
+        ("rnng", "max_chain=1", "more than 1 constituents opened in a row (config.max_chain)"),
+    ):
+        assert train(name, shards, tmp_path / "run", "--set", f"config.{setting}") == 1
+        error = capsys.readouterr().err
+        assert reason in error
+        assert "--on-error skip" in error
+        assert error.count("\n") == 1
     skip = ["--set", "config.max_length=12", "--on-error", "skip"]
     assert train("plm-mask", shards, tmp_path / "run", *skip) == 0
     assert (tmp_path / "run" / "rejects.jsonl").read_text().count("longer than the model's 12 positions") > 0
