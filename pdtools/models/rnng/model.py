@@ -153,6 +153,8 @@ class RnngLM(ActionLM):
     def _read(self, batch: StackBatch) -> Tensor:
         """The top layer's hidden states (M, D)."""
         leaves, labels = self._leaves(batch.leaves), batch.leaves[batch.openers] - self.vocab_size
+        if not len(labels):  # ranks that train together add gradients, of which none may be missing
+            leaves = leaves + sum(0 * weight.sum() for weight in self.composition.parameters())
         read = self._read_by_action if self.composition.sees_state else self._read_by_height
         return read(batch, leaves, labels)[:, 0, -1]
 

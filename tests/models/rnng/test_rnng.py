@@ -152,8 +152,12 @@ def test_dropout_and_every_weight_that_learns() -> None:
         for weight_name, weight in model.named_parameters():
             assert weight.grad is not None, weight_name
             assert weight.grad.abs().sum() > 0, (name, composition, weight_name)
+        model.zero_grad()
         nothing = model.loss(model.pack([]))
-        assert not any(float(value) for value in (*nothing.sums.values(), *nothing.counts.values()))
+        sum(nothing.sums.values(), torch.zeros(())).backward()
+        assert not any(weight.grad.any() for weight in model.parameters() if weight.grad is not None)
+        assert all(weight.grad is not None for weight in model.parameters())
+        assert not any(float(value.detach()) for value in (*nothing.sums.values(), *nothing.counts.values()))
 
 
 @pytest.mark.parametrize(
