@@ -149,7 +149,19 @@ def complete_recipes(incomplete: str) -> list[str]:
     return [name for name in RECIPES.names if name.startswith(incomplete)]
 
 
-_KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "dtg", "sclm", "gilt", "rnn")
+_KINDS = (
+    "pushdown",
+    "transformer",
+    "plm",
+    "plm-mask",
+    "tg",
+    "dtg",
+    "rnng",
+    "rnng-in-order",
+    "sclm",
+    "gilt",
+    "rnn",
+)
 Natural = Annotated[int, typer.Option(min=0)]
 Positive = Annotated[int, typer.Option(min=1)]
 Threads = Annotated[int, typer.Option(min=0, max=1024)]

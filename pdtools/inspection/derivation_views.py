@@ -19,7 +19,7 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.model import ActionLM
 from pdtools.models.grammar.transition_derivations import TransitionDerivation
 from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
 from pdtools.search.kinds import search_of
@@ -180,7 +180,7 @@ class ActionView(DerivationView):
     def read(self, loaded: LoadedModel, found: Searched) -> Read:
         """See :meth:`DerivationView.read`."""
         best = found.result.derivations[0][1]
-        closers = 2 if cast(GrammarLM, loaded.model).actions.doubled else 1
+        closers = 2 if cast(ActionLM, loaded.model).actions.doubled else 1
         positions = [
             0,
             *(
@@ -198,7 +198,7 @@ class ActionView(DerivationView):
 
     def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
         """See :meth:`DerivationView.sequence`: the actions, with open constituents left open."""
-        labels, typed = loaded.tokenizer.labels, cast(GrammarLM, loaded.model).actions.typed
+        labels, typed = loaded.tokenizer.labels, cast(ActionLM, loaded.model).actions.typed
         names = iter([labels[label] if label >= 0 else "?" for label in derivation.labels.tolist()])
         path: list[str] = []
         sequence: list[int | str] = []

@@ -23,6 +23,8 @@ from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.recurrent.config import RecurrentConfig
 from pdtools.models.recurrent.model import RecurrentLM
+from pdtools.models.rnng.config import RnngConfig, RnngInOrderConfig
+from pdtools.models.rnng.model import RnngLM
 from pdtools.models.scaffold import ScaffoldConfig, ScaffoldLM
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
@@ -58,6 +60,8 @@ register("plm", PlmConfig, GrammarLM)
 register("plm-mask", PlmMaskConfig, GrammarLM)
 register("tg", TransformerGrammarConfig, GrammarLM)
 register("dtg", DependencyGrammarConfig, DependencyGrammarLM)
+register("rnng", RnngConfig, RnngLM)
+register("rnng-in-order", RnngInOrderConfig, RnngLM)
 register("sclm", ScaffoldConfig, ScaffoldLM)
 register("gilt", GiltConfig, GiltLM)
 register("rnn", RecurrentConfig, RecurrentLM, vmapped=True)

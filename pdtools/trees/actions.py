@@ -7,6 +7,9 @@ Two forms of ``(S (NP the cat) (VP meows))``, after a start token:
   first, COMPOSE, reads a constituent and represents it from then on; the second, STACK, predicts the next
   action.
 
+In-order (Kuncoro et al. 2018) a constituent opens after its first child: ``the (NP cat ) (S meows (VP ) )``,
+then FINISH.
+
 A row's positions are its actions, the start token first. Everything a mask needs is an integer per
 position, made here for many rows at once.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,12 +38,14 @@ class ActionIds:
         labels: number of labels.
         typed: whether each label has a closer of its own.
         doubled: whether closers stand twice in a row.
+        in_order: whether constituents open after their first children.
     """
 
     tokens: int
     labels: int
     typed: bool
     doubled: bool
+    in_order: ClassVar[bool] = False
 
     @property
     def first_closer(self) -> int:
@@ -62,6 +67,29 @@ class ActionIds:
         return (
             1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
         )
+
+
+@dataclass(frozen=True)
+class InOrderIds(ActionIds):
+    """Numbers of in-order actions: tokens come first, then openers, the closer, and FINISH."""
+
+    typed: bool = False
+    doubled: bool = False
+    in_order: ClassVar[bool] = True
+
+    @property
+    def closers(self) -> int:
+        """See :attr:`ActionIds.closers`; FINISH is one of them."""
+        return 2
+
+    @property
+    def finish(self) -> int:
+        """The number of FINISH, which ends a string."""
+        return self.first_closer + 1
+
+    def positions(self, tokens: ArrayLike, constituents: ArrayLike) -> Int64:
+        """See :meth:`ActionIds.positions`."""
+        return super().positions(tokens, constituents) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +179,36 @@ def action_rows(
         innermost=np.where(is_inside, innermost - first, -1).astype(np.int32),
         pop=(pop - first).astype(np.int32),
     )
+
+
+def in_order_actions(
+    tokens: NDArray[np.integer], tree: Constituents, ids: InOrderIds, start: int, continues: NDArray[np.bool_]
+) -> list[int]:
+    """The in-order actions of a tree, the start token first and FINISH last.
+
+    Args:
+        tokens: int (n,), without ROOT and end-of-sentence.
+        tree: its constituents, balanced, one of them around all.
+        ids: numbers of actions.
+        start: the start token's number.
+        continues: bool (V,), tokens that continue a word; a first child that is a word is all of its tokens.
+    """
+    actions, labels = [start], iter(tree.labels.tolist())
+    path: list[int] = []  # labels of constituents that have begun; -1 once their openers stand
+    after = [*continues[tokens[1:]].tolist(), False]
+    for token, opens, closes, inside in zip(
+        tokens.tolist(), tree.opens.tolist(), tree.closes.tolist(), after, strict=True
+    ):
+        path += [next(labels) for _ in range(opens)]
+        actions.append(token)
+        for step in range(0 if inside else closes + 1):
+            if step:
+                path.pop()
+                actions.append(ids.first_closer)
+            if path and path[-1] >= 0:
+                actions.append(ids.tokens + path[-1])
+                path[-1] = -1
+    return [*actions, ids.finish]
 
 
 def counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:

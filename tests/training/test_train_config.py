@@ -65,7 +65,7 @@ def test_another_model_leaves_out_what_it_does_not_have() -> None:
 @pytest.mark.parametrize("model", [None, "transformer"])
 def test_every_bundled_recipe_is_valid(name: str, model: str | None) -> None:
     recipe = read_recipe(name, model=model)
-    labels: dict[str, object] = {"n_labels": 3} if recipe.model in ("tg", "plm", "plm-mask") else {}
+    labels: dict[str, object] = {"n_labels": 3} if recipe.model in ("tg", "plm", "rnng") else {}
     labels |= {"runs": ["(S"]} if recipe.model == "sclm" else {}
     make_config(recipe.model, {**recipe.options, **IDS, **labels})
 

@@ -23,6 +23,7 @@ from pdtools.models.grammar.output import (
     OutputLayer,
     Prefix,
     allowed_transitions,
+    rule_out_tokens,
 )
 from pdtools.models.grammar.state import ActionState, ActionStep, aligned
 from pdtools.models.grammar.transition_derivations import (
@@ -248,15 +249,8 @@ class DependencyGrammarLM(GrammarLM):
 
         See :meth:`GrammarLM._rule_out`.
         """
-        logits, v = logits.detach(), self.vocab_size
-        logits[:, v].masked_fill_(~may.structure[:, 0], -torch.inf)
-        logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf
-        for rows, tokens in ((~may.continuing, self.continuing), (~may.tokens, ~self.continuing)):
-            # Added, which is faster than a mask (S, V).
-            row = torch.nonzero(rows)[:, 0]
-            if len(row) and bool(tokens.any()):
-                never = torch.where(tokens, -torch.inf, 0.0).to(logits.dtype)
-                logits[:, :v].index_add_(0, row, never.expand(len(row), -1))
+        logits.detach()[:, self.vocab_size].masked_fill_(~may.structure[:, 0], -torch.inf)
+        rule_out_tokens(logits, may, self.continuing, [self.pad_id, self.root_id, self.eos_id])
 
     def derive(self, rows: int, length: int, entries: int | None = None) -> ActionDerivations:
         """See :meth:`LanguageModel.derive`."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdtools.models.derivations import AnyDerivation, DerivationKind
 from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
-from pdtools.trees.actions import ActionIds
+from pdtools.trees.actions import ActionIds, InOrderIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,43 @@ def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivati
         labels=(actions[is_opener & (before < n)] - ids.tokens).astype(np.int32),
         opens=opens.astype(np.int32),
         closes=closes.astype(np.int32),
+    )
+
+
+def read_in_order(
+    actions: NDArray[np.integer], ids: InOrderIds, continues: NDArray[np.bool_]
+) -> ActionDerivation:
+    """Convert a sequence of in-order actions without the start; open constituents stay open.
+
+    Args:
+        ids: numbers of actions.
+        continues: bool (V,), tokens that continue a word.
+    """
+    tokens: list[int] = []
+    nodes: list[tuple[int, int, int]] = []  # first token, minus the node's number, label
+    closes: list[int] = []
+    path: list[int] = []  # the first tokens of open constituents
+    corner = 0  # the first token of what was read last, a word or a constituent
+    for action in actions.tolist():
+        if action < ids.tokens:
+            if not tokens or not continues[action]:
+                corner = len(tokens)
+            tokens.append(action)
+            closes.append(0)
+        elif action < ids.first_closer:
+            # The later one of constituents that begin together is around the earlier.
+            nodes.append((corner, -len(nodes), action - ids.tokens))
+            path.append(corner)
+        elif action == ids.first_closer:
+            corner = path.pop()
+            closes[-1] += 1
+    nodes.sort()
+    first = np.array([node[0] for node in nodes], np.int64)
+    return ActionDerivation(
+        tokens=np.array(tokens, np.int32),
+        labels=np.array([node[2] for node in nodes], np.int32),
+        opens=np.bincount(first, minlength=len(tokens)).astype(np.int32),
+        closes=np.array(closes, np.int32),
     )
 
 

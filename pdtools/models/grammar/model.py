@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -13,13 +14,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.base import LossParts, TokenParts
+from pdtools.models.base import LanguageModel, LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.derivations import ActionDerivation, read_actions
-from pdtools.models.grammar.output import Linear, OutputLayer, Prefix, allowed
+from pdtools.models.grammar.output import (
+    Linear,
+    OutputLayer,
+    Prefix,
+    allowed,
+    ending,
+    fitting,
+    rule_out_tokens,
+)
 from pdtools.models.grammar.state import ActionState, ActionStep
 from pdtools.models.kernels.decoding import blocks_of, logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
@@ -39,44 +48,31 @@ _OPEN = "more than {} constituents open at once (config.max_open)"
 _KEPT = 4
 
 
-class GrammarLM(TransformerLM):
-    """The decoder over actions: p(x, y) is the product of their probabilities, over the allowed ones."""
+class ActionLM(LanguageModel):
+    """A model of actions, whatever reads them: p(x, y) is the product of their probabilities.
 
-    config: PlmConfig
+    Attributes:
+        continuing: bool (V,), tokens that are only allowed after another token; see :meth:`use_tokenizer`.
+    """
+
     continuing: Tensor
-    state_class: type[ActionState] = ActionState
-
-    def __init__(self, config: PlmConfig) -> None:
-        super().__init__(config)
-        # Information from the tokenizer: see :meth:`use_tokenizer`.
-        self.register_buffer("continuing", torch.zeros(config.vocab_size, dtype=torch.bool), persistent=False)
 
     @property
     def actions(self) -> ActionIds:
         """Numbers of the model's actions."""
-        return self.config.actions
-
-    @property
-    def sees_stack(self) -> bool:
-        """Return whether positions see only the stack (a Transformer Grammar)."""
-        return self.actions.doubled
+        return cast(ActionIds, self.config.actions)
 
     def use_tokenizer(self, tokenizer: Tokenizer) -> None:
         """See :meth:`LanguageModel.use_tokenizer`: tokens that are only allowed after another token."""
         continuing = torch.from_numpy(tokenizer.continue_words)
         self.continuing.copy_(F.pad(continuing, (0, self.vocab_size - len(continuing))))
 
-    # --- given derivations --------------------------------------------------------------------
-
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`; the end is a token, other structure the derivation."""
-        assert isinstance(batch, ActionBatch)
         assert batch.scored is not None
         self.check_length(batch.tokens.shape[1])
-        hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
+        found, structure = self._score_batch(batch)
         scored = batch.scored[:, 1:]  # (B, N - 1)
-        targets = batch.tokens[:, 1:][scored]  # (S,)
-        found, structure = self._score(hidden[scored], targets, self._prefix(batch, scored))
         logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
         best = F.pad(torch.zeros_like(scored, dtype=torch.int64).masked_scatter(scored, structure), (1, 0))
         is_token = (batch.tokens < self.vocab_size) | batch.ends(self.eos_id)
@@ -86,6 +82,125 @@ class GrammarLM(TransformerLM):
             attach_best=best,
             n_clamped=batch.lengths.new_zeros(()),
         )
+
+    @abstractmethod
+    def _score_batch(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the S scored actions, and the likeliest of openers and closers: (S,) each."""
+
+    def loss(self, batch: Batch) -> LossParts:
+        """See :meth:`LanguageModel.loss`; the likeliest of openers and closers counts as right."""
+        assert batch.scored is not None
+        parts = self.forward_parts(batch)
+        ends = batch.ends(self.eos_id)
+        structure = batch.scored & (batch.tokens >= self.vocab_size) & ~ends
+        return LossParts(
+            sums={"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()},
+            counts={
+                "tokens": (batch.scored & ~structure).sum(),
+                "attachments": structure.sum(),
+                "attachments_right": ((parts.attach_best == batch.tokens) & structure).sum(),
+                "clamped": parts.n_clamped,
+            },
+        )
+
+    def following_logprobs(self, batch: Batch) -> Tensor:
+        """Refuse: actions come between tokens.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise _not_by_token()
+
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """Refuse: some actions are no tokens.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise _not_by_token()
+
+    @abstractmethod
+    def start(self, rows: int, length: int = 1, entries: int | None = None) -> ActionState:
+        """See :meth:`LanguageModel.start`; there is room for all that comes."""
+
+    @abstractmethod
+    def advance(self, state: Any, tokens: Tensor, tape_row: Tensor | None = None) -> None:
+        """See :meth:`LanguageModel.advance`: the next action of every prefix, the start first.
+
+        Actions are allowed ones, and none of the prefixes has ended; there are no tapes.
+        """
+
+    @abstractmethod
+    def action_logprobs(self, state: Any, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the next action.
+
+        Args:
+            state: R prefixes.
+            tokens: int64 (R,), the requested token of each; None: all.
+
+        Returns:
+            For openers and closers float (R, labels + closers), and for the tokens float (R,) or (R, V),
+            nats; -inf if one is not allowed, or there is no room for more positions.
+        """
+
+    def read_derivation(self, actions: NDArray[np.integer]) -> Any:
+        """The derivation of a sequence of actions without the start."""
+        return read_actions(actions, self.actions)
+
+    def derive(self, rows: int, length: int, entries: int | None = None) -> ActionDerivations:
+        """See :meth:`LanguageModel.derive`."""
+        return ActionDerivations(self, rows, length)
+
+    def derivation_of(self, shards: ShardSet, row: int) -> Any:
+        """See :meth:`LanguageModel.derivation_of`: the constituents."""
+        return shards.constituents(row)
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`: actions."""
+        return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
+
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`: actions."""
+        return int(self.actions.positions(len(tokens) - 2, len(derivation.labels)))
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`."""
+        most = self.config.max_open
+        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, _OPEN.format(most))]
+
+    def problem(self, derivation: Any) -> str | None:
+        """See :meth:`LanguageModel.problem`."""
+        if derivation.labels.min() < 0:
+            return _UNKNOWN
+        opened = derivation.opens.cumsum() - derivation.closes.cumsum() + derivation.closes  # (n)
+        return _OPEN.format(self.config.max_open) if opened.max() > self.config.max_open else None
+
+
+class GrammarLM(ActionLM, TransformerLM):
+    """The decoder over actions: p(x, y) is the product of their probabilities, over the allowed ones."""
+
+    config: PlmConfig
+    state_class: type[ActionState] = ActionState
+
+    def __init__(self, config: PlmConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("continuing", torch.zeros(config.vocab_size, dtype=torch.bool), persistent=False)
+
+    @property
+    def sees_stack(self) -> bool:
+        """Return whether positions see only the stack (a Transformer Grammar)."""
+        return self.actions.doubled
+
+    # --- given derivations --------------------------------------------------------------------
+
+    def _score_batch(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """See :meth:`ActionLM._score_batch`."""
+        assert isinstance(batch, ActionBatch)
+        assert batch.scored is not None
+        hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
+        scored = batch.scored[:, 1:]  # (B, N - 1)
+        targets = batch.tokens[:, 1:][scored]  # (S,)
+        return self._score(hidden[scored], targets, self._prefix(batch, scored))
 
     def _score(self, hidden: Tensor, targets: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
         """Log-probabilities of given actions, and the likeliest of openers and closers: (S,) each.
@@ -103,23 +218,6 @@ class GrammarLM(TransformerLM):
                 self._rule_out(logits, Prefix(*(each[rows] for each in ruled)))
 
         return -linear_cross_entropy(*output, targets, rule_out), self._best_structure(*output, ruled)
-
-    def loss(self, batch: Batch) -> LossParts:
-        """See :meth:`LanguageModel.loss`; the likeliest of openers and closers counts as right."""
-        assert isinstance(batch, ActionBatch)
-        assert batch.scored is not None
-        parts = self.forward_parts(batch)
-        ends = batch.ends(self.eos_id)
-        structure = batch.scored & (batch.tokens >= self.vocab_size) & ~ends
-        return LossParts(
-            sums={"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()},
-            counts={
-                "tokens": (batch.scored & ~structure).sum(),
-                "attachments": structure.sum(),
-                "attachments_right": ((parts.attach_best == batch.tokens) & structure).sum(),
-                "clamped": parts.n_clamped,
-            },
-        )
 
     def _read_actions(self, batch: ActionBatch) -> Tensor:
         """Final hidden states (B, N, D)."""
@@ -174,37 +272,14 @@ class GrammarLM(TransformerLM):
 
         They are fresh, and too large for copies; no gradient comes back from impossible actions.
         """
-        logits, v = logits.detach(), self.vocab_size
         may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
-        logits[:, v:].masked_fill_(~may.structure, -torch.inf)
-        logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf
-        if bool(self.continuing.any()):
-            # Added, which is faster than a mask (S, V).
-            rows = torch.nonzero(~may.continuing)[:, 0]
-            never = torch.where(self.continuing, -torch.inf, 0.0).to(logits.dtype)
-            logits[:, :v].index_add_(0, rows, never.expand(len(rows), -1))
-        logits[torch.nonzero(~may.tokens)[:, 0], :v] = -torch.inf
+        logits.detach()[:, self.vocab_size :].masked_fill_(~may.structure, -torch.inf)
+        rule_out_tokens(logits, may, self.continuing, [self.pad_id, self.root_id, self.eos_id])
 
     # --- action by action ---------------------------------------------------------------------
 
-    def following_logprobs(self, batch: Batch) -> Tensor:
-        """Refuse: actions come between tokens.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise _not_by_token()
-
-    def position_logprobs(self, batch: Batch) -> Tensor:
-        """Refuse: some actions are no tokens.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise _not_by_token()
-
     def start(self, rows: int, length: int = 1, entries: int | None = None) -> ActionState:  # type: ignore[override]
-        """See :meth:`LanguageModel.start`; there is room for all that comes."""
+        """See :meth:`ActionLM.start`."""
         config = self.config
         return self.state_class.empty(
             rows,
@@ -218,10 +293,7 @@ class GrammarLM(TransformerLM):
 
     @torch.no_grad()
     def advance(self, state: ActionState, tokens: Tensor, tape_row: Tensor | None = None) -> None:  # type: ignore[override]
-        """See :meth:`LanguageModel.advance`: the next action of every prefix, the start first.
-
-        Actions are allowed ones, and none of the prefixes has ended; there are no tapes.
-        """
+        """See :meth:`ActionLM.advance`."""
         step = self._pushed(state, tokens)
         x = self._scaled(self._embedded(step))[:, None]  # (M, 1, D)
         if self.position_embedding is not None:
@@ -243,22 +315,9 @@ class GrammarLM(TransformerLM):
         n_heads = self.config.heads if isinstance(self.config, PlmMaskConfig) else None
         return state.push(actions, self.actions, n_heads)
 
-    def read_derivation(self, actions: NDArray[np.integer]) -> Any:
-        """The derivation of a sequence of actions without the start."""
-        return read_actions(actions, self.actions)
-
     @torch.no_grad()
     def action_logprobs(self, state: ActionState, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the next action.
-
-        Args:
-            state: R prefixes.
-            tokens: int64 (R,), the requested token of each; None: all.
-
-        Returns:
-            For openers and closers float (R, labels + closers), and for the tokens float (R,) or (R, V),
-            nats; -inf if one is not allowed, or there is no room for more positions.
-        """
+        """See :meth:`ActionLM.action_logprobs`."""
         prefix = state.prefix()
         if tokens is None or state.output is None:
             parts = blocks_of(len(state.hidden), self.actions.number, self.device)
@@ -311,37 +370,9 @@ class GrammarLM(TransformerLM):
         chosen = of_tokens - total[:, None]
         return logits[:, v:] - total[:, None], chosen if tokens is None else chosen[:, 0]
 
-    def derive(self, rows: int, length: int, entries: int | None = None) -> ActionDerivations:
-        """See :meth:`LanguageModel.derive`."""
-        return ActionDerivations(self, rows, length)
-
-    def derivation_of(self, shards: ShardSet, row: int) -> Any:
-        """See :meth:`LanguageModel.derivation_of`: the constituents."""
-        return shards.constituents(row)
-
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """See :meth:`LanguageModel.pack`: (tokens, constituents)."""
         return ActionBatch.of_rows(rows, self.actions, self.root_id, self.pad_id)
-
-    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
-        """See :meth:`LanguageModel.row_lengths`: actions."""
-        return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
-
-    def row_length(self, tokens: Any, derivation: Any) -> int:
-        """See :meth:`LanguageModel.row_length`: actions."""
-        return int(self.actions.positions(len(tokens) - 2, len(derivation.labels)))
-
-    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """See :meth:`LanguageModel.unfit_rows`."""
-        most = self.config.max_open
-        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, _OPEN.format(most))]
-
-    def problem(self, derivation: Any) -> str | None:
-        """See :meth:`LanguageModel.problem`."""
-        if derivation.labels.min() < 0:
-            return _UNKNOWN
-        opened = derivation.opens.cumsum() - derivation.closes.cumsum() + derivation.closes  # (n)
-        return _OPEN.format(self.config.max_open) if opened.max() > self.config.max_open else None
 
 
 def _not_by_token() -> PdtoolsError:
@@ -355,7 +386,7 @@ class ActionDerivations(Derivations):
         state: the model's state after all choices.
     """
 
-    def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
+    def __init__(self, model: ActionLM, rows: int, length: int) -> None:
         """Read the start; choices and memory are reckoned for ``length`` tokens."""
         self._model = model
         self._ids = model.actions
@@ -373,17 +404,17 @@ class ActionDerivations(Derivations):
 
     def fits(self, token: int) -> Tensor:
         """See :meth:`Derivations.fits`."""
-        n_open = self.state.n_open[:, None]  # (R, 1)
-        choice = torch.arange(self._ids.number, device=n_open.device)
-        is_closer = choice >= self._ids.first_closer
-        if token == self._model.eos_id:
-            return is_closer.expand(len(n_open), -1)
-        return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
+        n_open, v = self.state.n_open, self._ids.tokens
+        ends = torch.tensor([token == self._model.eos_id], device=n_open.device)
+        is_token = torch.arange(v, device=n_open.device) == token
+        return torch.cat([is_token.expand(len(n_open), -1), fitting(n_open, ends, self._ids)], 1)
 
     def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`: the end is the closing of the last constituent."""
-        ends = (choices >= self._ids.first_closer) & (self.state.n_open == 1)
-        return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
+        """See :meth:`Derivations.generated`."""
+        v = self._ids.tokens
+        column = (choices - v).clamp(min=0)[:, None]
+        ends = (choices >= v) & ending(self.state.n_open, self._ids).gather(1, column)[:, 0]
+        return choices.where(choices < v, -1).masked_fill(ends, self._model.eos_id)
 
     def full(self) -> Tensor | None:
         """See :meth:`Derivations.full`."""

@@ -7,6 +7,7 @@ Shapes: R prefixes, D numbers of a hidden state, V tokens, S openers and closers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -49,6 +50,9 @@ class Allowed(NamedTuple):
 def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowed:
     """The allowed actions: after the start an opener; after an opener another or a token; then also closers.
 
+    In-order: after the start a token; after it and after closers an opener; while something is open tokens
+    and the closer; FINISH once nothing is.
+
     Args:
         prefix: S of them, not at the end.
         ids: numbers of actions.
@@ -58,6 +62,12 @@ def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowe
     last, n_open, label = prefix
     is_start = last == start
     is_opener = (last >= ids.tokens) & (last < ids.first_closer)
+    if ids.in_order:
+        opens = ~is_start & ~is_opener & (n_open < max_open)
+        finishes = (n_open == 0) & (last == ids.first_closer)
+        closers = torch.stack([n_open > 0, finishes], 1)
+        structure = torch.cat([opens[:, None].expand(-1, ids.labels), closers], 1)
+        return Allowed(structure, is_start | (n_open > 0), ~is_start & (last < ids.tokens))
     may_open = (n_open < max_open) & (is_start | (n_open > 0))
     may_close = ~is_opener & (n_open > 0)
     closers = may_close[:, None]
@@ -80,6 +90,62 @@ def allowed_transitions(prefix: Prefix, ids: ArcIds, start: int, max_open: int) 
     arcs = n_open > 1
     structure = torch.stack([n_open == 1, arcs, arcs], 1)
     return Allowed(structure, n_open < max_open, (last < ids.tokens) & (last != start))
+
+
+def ending(n_open: Tensor, ids: ActionIds) -> Tensor:
+    """The openers and closers that would end the string: closers of the last open constituent, or word.
+
+    In-order it is FINISH.
+
+    Args:
+        n_open: int64 (S,).
+        ids: numbers of actions.
+
+    Returns:
+        bool (S, labels + closers).
+    """
+    column = torch.arange(ids.labels + ids.closers, device=n_open.device)
+    if ids.in_order:
+        return (column == column[-1]).expand(len(n_open), -1)
+    is_closer = column >= ids.labels
+    return is_closer & (n_open == 1)[:, None]
+
+
+def fitting(n_open: Tensor, ends: Tensor, ids: ActionIds) -> Tensor:
+    """The openers and closers that fit a string: without its end while tokens follow; then closers.
+
+    In-order also openers.
+
+    Args:
+        n_open: int64 (S,).
+        ends: bool (S or 1,), whether no token follows.
+        ids: numbers of actions.
+
+    Returns:
+        bool (S, labels + closers).
+    """
+    may_end = torch.arange(ids.labels + ids.closers, device=n_open.device) >= ids.labels
+    return torch.where(ends[:, None], may_end | ids.in_order, ~ending(n_open, ids))
+
+
+@torch.no_grad()
+def rule_out_tokens(logits: Tensor, may: Allowed, continuing: Tensor, special: Sequence[int]) -> None:
+    """Make logits (S, V or more) -inf, in place, for tokens that are not allowed.
+
+    Args:
+        logits: fresh ones; no gradient comes back from what is ruled out.
+        may: the actions allowed after S prefixes.
+        continuing: bool (V,), tokens that continue a word.
+        special: tokens that are never generated.
+    """
+    logits = logits.detach()
+    logits[:, special] = -torch.inf
+    for rows, tokens in ((~may.continuing, continuing), (~may.tokens, ~continuing)):
+        # Added, which is faster than a mask (S, V).
+        row = torch.nonzero(rows)[:, 0]
+        if len(row) and bool(tokens.any()):
+            never = torch.where(tokens, -torch.inf, 0.0).to(logits.dtype)
+            logits[:, : len(continuing)].index_add_(0, row, never.expand(len(row), -1))
 
 
 class Linear(NamedTuple):

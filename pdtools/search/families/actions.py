@@ -12,7 +12,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.models.derivations import OTHER_WORDS
 from pdtools.models.grammar.dependency import DependencyGrammarLM
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.model import ActionLM
 from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.options import Particles, SearchOptions
@@ -120,7 +120,7 @@ class ActionFamily(SearchFamily):
     ) -> list[ActionResult]:
         inside = [inside_words(word) for word in words]
         return word_synchronous_search(
-            cast(GrammarLM, self.loaded.model),
+            cast(ActionLM, self.loaded.model),
             ids,
             search=self.options,
             inside_words=inside,
@@ -155,7 +155,7 @@ class ActionFamily(SearchFamily):
     ) -> list[PrefixScores]:
         """See :meth:`SearchFamily.particles`: all next actions are weighed, until the next token."""
         found = word_synchronous_search(
-            cast(GrammarLM, model),
+            cast(ActionLM, model),
             token_ids,
             search=SearchOptions(beam=particles.number, word_beam=particles.number, fast_track=0),
             inside_words=inside,

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import ActionDerivation
-from pdtools.models.grammar.model import ActionDerivations, GrammarLM
+from pdtools.models.grammar.model import ActionDerivations, ActionLM
+from pdtools.models.grammar.output import ending, fitting
 from pdtools.search.batches import Level, SortedStrings, budget, explained_memory_errors
 from pdtools.search.options import SearchOptions
 from pdtools.search.particles import thin, uniform_of
@@ -56,7 +57,7 @@ class ActionResult(SearchResult[ActionDerivation]):
 
 @torch.inference_mode()
 def word_synchronous_search(
-    model: GrammarLM,
+    model: ActionLM,
     token_ids: Sequence[NDArray[np.int32]],
     *,
     search: SearchOptions,
@@ -192,7 +193,7 @@ class _Batch:
     """Strings that are searched together."""
 
     def __init__(
-        self, model: GrammarLM, strings: SortedStrings, search: SearchOptions, draw: int | None
+        self, model: ActionLM, strings: SortedStrings, search: SearchOptions, draw: int | None
     ) -> None:
         self.model = model
         self.strings = strings
@@ -388,20 +389,18 @@ class _Batch:
 
         Hypotheses that have read their prefixes open and close constituents, in rounds.
         """
-        n_labels, eos = self.ids.labels, self.model.eos_id
+        eos = self.model.eos_id
         found = torch.full(
             (prefixes, self.model.vocab_size), -torch.inf, dtype=torch.float64, device=self.device
         )
         frontier = fed
         while len(frontier.score):
             structure, tokens = self.model.action_logprobs(frontier.made.state)
-            last = (frontier.made.state.n_open == 1)[:, None]
-            opening, closing = structure[:, :n_labels].double(), structure[:, n_labels:].double()
+            ends = ending(frontier.made.state.n_open, self.ids)  # (R, labels + closers)
             joint = frontier.score[:, None] + tokens.double()  # (R, V)
-            joint[:, eos] = frontier.score + closing.masked_fill(~last, -torch.inf).logsumexp(1)
+            joint[:, eos] = frontier.score + structure.double().masked_fill(~ends, -torch.inf).logsumexp(1)
             found = torch.logaddexp(found, _sums_of_rows(joint, frontier.string, prefixes))
-            may_close = closing.masked_fill(frontier.made.state.n_open[:, None] <= 1, -torch.inf)
-            each = frontier.score[:, None] + torch.cat([opening, may_close], 1)  # (R, labels + closers)
+            each = frontier.score[:, None] + structure.double().masked_fill(ends, -torch.inf)
             least = (found.logsumexp(1) - _NEGLIGIBLE)[frontier.string]
             row, column = torch.nonzero(
                 each > torch.maximum(least, each.new_tensor(-1e300))[:, None], as_tuple=True
@@ -450,14 +449,12 @@ class _Batch:
         ids, n_labels = self.ids, self.ids.labels
         goal = tokens[frontier.string]  # (R,)
         structure, generate = self.model.action_logprobs(frontier.made.state, goal)
-        opening, closing = structure[:, :n_labels], structure[:, n_labels:]
         n_open = frontier.made.state.n_open
         ends = goal == self.model.eos_id  # (R,)
-        opening = opening.masked_fill((ends | inside[frontier.string])[:, None], -torch.inf)
-        generate = generate.masked_fill(ends, -torch.inf)
-        cannot = torch.where(ends, False, (n_open <= 1) | inside[frontier.string])
-        closing = closing.masked_fill(cannot[:, None], -torch.inf)
-        each = torch.cat([opening, generate[:, None], closing], 1)  # (R, labels + 1 + closers)
+        fits = fitting(n_open, ends, ids) & (ends | ~inside[frontier.string])[:, None]
+        structure = structure.masked_fill(~fits, -torch.inf)
+        generate = generate.masked_fill(ends, -torch.inf)[:, None]
+        each = torch.cat([structure[:, :n_labels], generate, structure[:, n_labels:]], 1)
         joint = frontier.score[:, None] + each.double()
         if bool(joint.isnan().any()):
             raise PdtoolsError(NO_NUMBERS)
@@ -473,7 +470,8 @@ class _Batch:
         score, row, column = score[order], row[order], column[order]
         is_token = column == n_labels
         action = torch.where(is_token, goal[row], ids.tokens + column - (column > n_labels).long())
-        is_goal = is_token | ((column > n_labels) & ends[row] & (n_open[row] == 1))
+        closes = (column > n_labels) & ends[row]
+        is_goal = is_token | (closes & ending(n_open, ids)[row, (column - 1).clamp(min=0)])
         return score, row, action, is_goal
 
     def _extended(

@@ -18,7 +18,14 @@ from pdtools.trees import SourcedTree, Tree
 
 SHAPE = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=16"]
 SCHEDULE = ["train.steps=6", "train.eval_every=3", "train.batch_sentences=8", "train.batch_tokens=0"]
-MODELS = {"tg": "relative", "plm": "relative", "plm-mask": "learned"}
+RNNG = ["config.d_model=16", "config.dropout=0.1"]
+MODELS = {
+    "tg": [*SHAPE, "config.positions=relative"],
+    "plm": [*SHAPE, "config.positions=relative"],
+    "plm-mask": [*SHAPE, "config.positions=learned"],
+    "rnng": RNNG,
+    "rnng-in-order": [*RNNG, "config.composition=attention"],
+}
 WORDS = ("the", "a", "dog", "cat", "barks", "sleeps")
 
 
@@ -42,9 +49,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(name: str, shards: Path, out: Path, *more: str) -> int:
     """``pdtools train`` of a model that is small."""
-    settings = [
-        part for each in [*SHAPE, f"config.positions={MODELS[name]}", *SCHEDULE] for part in ("--set", each)
-    ]
+    settings = [part for each in [*MODELS[name], *SCHEDULE] for part in ("--set", each)]
     command = ["train", str(shards), "--valid", str(shards), "--model", name, "--device", "cpu", "-q"]
     return run(with_options([*command, *settings, "-o", str(out)], *more))
 
@@ -65,11 +70,12 @@ def tg(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_resumed_run_is_the_same_to_the_bit(shards: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tg", "rnng-in-order"])
+def test_a_resumed_run_is_the_same_to_the_bit(name: str, shards: Path, tmp_path: Path) -> None:
     constant = ["--set", "train.schedule=constant"]
-    assert train("tg", shards, tmp_path / "cut", *constant, "--set", "train.steps=3") == 0
-    assert train("tg", shards, tmp_path / "again", *constant) == 0
-    assert train("tg", shards, tmp_path / "cut", *constant, "--resume") == 0
+    assert train(name, shards, tmp_path / "cut", *constant, "--set", "train.steps=3") == 0
+    assert train(name, shards, tmp_path / "again", *constant) == 0
+    assert train(name, shards, tmp_path / "cut", *constant, "--resume") == 0
     weights = [(tmp_path / run / "last" / "model.safetensors").read_bytes() for run in ("cut", "again")]
     assert weights[0] == weights[1]
 
@@ -115,6 +121,26 @@ def test_the_trees_of_a_beam_are_given(
         sentence, *_, surprisal = line.split("\t")
         totals[sentence] -= float(surprisal)
     assert totals == pytest.approx({row[0]: float(row[3]) for row in rows}, rel=2e-6, abs=1e-4)
+
+
+def test_pages_exports_and_next_words(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An exported model says what the run says; its page has the parse."""
+    common = ["--device", "cpu", "-q"]
+    assert run(["export", str(model), "-q", "-o", str(tmp_path / "exported")]) == 0
+    rows = []
+    for folder in (model, tmp_path / "exported"):
+        capsys.readouterr()
+        command = ["surprisal", "--text", "the dog barks", "--model", str(folder), *common]
+        assert run([*command, "--entropy"]) == 0
+        rows.append(capsys.readouterr().out)
+    assert rows[0] == rows[1]
+    assert rows[0].count("\n") == 5
+    page = tmp_path / "page.html"
+    command = ["view", "--text", "the dog barks", "--model", str(model), "--device", "cpu", "-o", str(page)]
+    assert run(command) == 0
+    assert "(S" in page.read_text()
 
 
 def test_no_more_parses_than_the_word_beam_holds(
@@ -241,11 +267,15 @@ def test_widths_for_models_without_actions(
 
 
 def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train("tg", shards, tmp_path / "run", "--set", "config.max_open=2") == 1
-    error = capsys.readouterr().err
-    assert "more than 2 constituents open at once (config.max_open)" in error
-    assert "--on-error skip" in error
-    assert error.count("\n") == 1
+    for name, setting, reason in (
+        ("tg", "max_open=2", "more than 2 constituents open at once (config.max_open)"),
+        ("rnng", "max_chain=1", "more than 1 constituents opened in a row (config.max_chain)"),
+    ):
+        assert train(name, shards, tmp_path / "run", "--set", f"config.{setting}") == 1
+        error = capsys.readouterr().err
+        assert reason in error
+        assert "--on-error skip" in error
+        assert error.count("\n") == 1
     skip = ["--set", "config.max_length=12", "--on-error", "skip"]
     assert train("plm-mask", shards, tmp_path / "run", *skip) == 0
     assert (tmp_path / "run" / "rejects.jsonl").read_text().count("longer than the model's 12 positions") > 0
