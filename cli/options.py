@@ -261,7 +261,7 @@ class RunOptions(BeamOptions, ChunkOptions):
 
     Model:
         bos: Hugging Face: read a beginning-of-sentence token first.
-        pll: Masked models: hide also the later tokens of its word (default), none, or all.
+        pll: Masked models: what is hidden with a token (default: the rest of its word).
         dtype: Type of the weights; bf16 is less exact.
 
     Search:

@@ -34,7 +34,7 @@ class SurprisalOptions(RunOptions, ContextOptions):
     """Options for surprisals, and for the rows of which they are columns.
 
     Input:
-        slopes (DIR): Tables: add milliseconds, by results of eval-reading with the same --model.
+        slopes (DIR): Tables: add milliseconds, by results on reading times.
         column (NAME=COLUMN): Tables: the column of sentence (or A,B), item, condition, list, region, number,
             text or word.
         glue: Tables: text between regions or words (default: a space).
@@ -89,8 +89,7 @@ def surprisal(
     A table of stimuli (.csv, .tsv, .xlsx, .parquet) has a row for each sentence (column sentence, with |
     between regions), for each region (item, condition, region, text), or for each word (word). The output has
     its columns and, for each model, a row for each region with its surprisal. With --words, rows are words,
-    with the surprisal, length and frequency of the two words before them. --slopes adds the milliseconds that
-    bits are predicted to take.
+    with the surprisal, length and frequency of the two words before them.
 
     Lines of text give a row for each token, or for each word. Models that predict the end of a sentence have
     a row for it.

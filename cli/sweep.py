@@ -53,7 +53,8 @@ def sweep(
         shards (SHARDS): Training data; {KEY} stands for the run's value of that key.
 
     Model:
-        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, rnng,
+            rnng-in-order, sclm, gilt, rnn.
         init (DIR): Start from this model's weights and sizes; {KEY} as in SHARDS.
 
     Output:

@@ -98,7 +98,8 @@ def train(
         treereg_shards (SHARDS): Parsed sentences only for TreeReg's loss (default: SHARDS).
 
     Model:
-        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, rnng,
+            rnng-in-order, sclm, gilt, rnn.
         init (DIR): Start from the weights and sizes of GPT-2, RoBERTa (hf:...), or a run.
         config (FILE): TOML recipe, or a name (pdtools config list).
         settings (--set KEY=VALUE): A setting of pdtools config keys: train.steps=100 (repeatable).

@@ -292,6 +292,6 @@ def parse_in_chunks(
                 if not placeholders:
                     continue
                 counts.placeholders += 1
-                outcome = TreeLine.of(placeholder(sentence.words))
-                outcome = replace(outcome, arcs="" if arcs else None)
+                tree, n_words = placeholder(sentence.words).to_brackets(), len(sentence.words)
+                outcome = TreeLine(tree, n_words, arcs="" if arcs else None)
             yield counts.tree(replace(outcome, written=sentence.text if texts else None))

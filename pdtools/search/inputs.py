@@ -12,7 +12,6 @@ from pdtools.prompts.items import read_prompts
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
-from pdtools.trees.forms import FORMS, conllu
 
 SentenceForm = Literal["text", "tokens", "treebank", "parts"]
 # Excluding a tree would shift the numbers of the trees after it.
@@ -131,6 +130,8 @@ def _parts(file: str, text_style: str | None) -> Iterator[SourcedLine]:
 
 
 def _conllu(file: str, text_style: str | None) -> Iterator[SourcedLine]:
+    from pdtools.trees.forms import FORMS, conllu
+
     for block in FORMS["conllu"].blocks(file):
         try:
             if block.fault is not None:

@@ -30,6 +30,7 @@ MODEL = {
     **SEARCH,
     "--trees": (["--trees", "{inputs}/blocks.trees"], {"trees"}),
     "--bos": (["--no-bos"], {"bos"}),
+    "--pll": (["--pll", "original"], {"pll"}),
     "--dtype": (["--dtype", "bf16"], {"dtype"}),
 }
 CONTEXT = {
@@ -146,7 +147,7 @@ EXTERNAL = {"--surprisals", "--write-sentences", "--nats"}
 CONTENT = {
     "surprisal": {
         *("--text", "--from", "--nats", "--words"),
-        *("--column", "--glue", "--frequencies", "--wordfreq"),  # of tables of stimuli
+        *("--column", "--glue", "--frequencies", "--wordfreq", "--slopes"),  # of tables of stimuli
     },
     "decode": {"--text", "--from", "--scores"},
     "parse": {"--text", "--split-sentences", "--split", "--model"},  # --model: of benepar

@@ -264,7 +264,7 @@ def test_trees_are_those_of_stanzas_pipeline(
     if form == "constituency":
         expected = [str(sentence.constituency)[6:-1] for sentence in document.sentences]
     else:
-        expected = [str(tree) for tree in through_conllu(document, tmp_path / "own.conllu")]
+        expected = [str(tree) for tree, _ in through_conllu(document, tmp_path / "own.conllu")]
     file, out = tmp_path / "a.txt", tmp_path / "out.trees"
     file.write_text(text)
     options = ["--parser", "stanza", "--model", str(home), "--device", "cpu", "--binarize", "none"]

@@ -15,7 +15,7 @@ from pdtools.models import save_checkpoint
 from pdtools.search import TreesFile, load_model
 from pdtools.search.adaptive_beam import MaybeScore
 from pdtools.search.batches import SortedStrings
-from pdtools.search.families import huggingface
+from pdtools.search.families import causal
 from pdtools.search.options import SearchOptions
 
 SENTENCES = ("a b c", "b", "c a", "a b", "b c a b", "c b")
@@ -89,7 +89,7 @@ def test_so_many_sentences_are_read_at_once(
         scorer: Any = load_model(folder, options, measures=measures)
         if "gpt2" in kind:
             scorer.family._packs &= kind == "gpt2"
-            counted(huggingface, "in_batches", lambda lengths, fit, _: min(len(lengths), fit(max(lengths))))
+            counted(causal, "in_batches", lambda lengths, fit, _: min(len(lengths), fit(max(lengths))))
         else:
             counted(scorer.loaded.model, "pack", len)
         return [score.total for score in scorer.score(SENTENCES)]

@@ -15,7 +15,6 @@ from pdtools.evaluation.perplexity.record import KINDS
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
-from pdtools.shards.format import check_binarization
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,7 +213,7 @@ class _Text(NamedTuple):
 
 
 def _is_pseudo(model: Model) -> bool:
-    return bool(model.settings["kind"] == "masked")
+    return bool(model.settings.get("kind") == "masked")
 
 
 def _items_of_texts(
@@ -375,6 +374,8 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
         reason = f"layout {found['layout']}, but the model was trained with layout {wanted}"
         raise InputError(reason, file=shards.folder, hint=hint)
     if loaded.model.derivation_kind.exist:
+        from pdtools.shards.format import check_binarization
+
         check_binarization(shards.folder, found, trained)
     # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
     is_labelled = loaded.model.derivation_kind.labelled and shards.has_constituents

@@ -53,7 +53,10 @@ COMMANDS = {
     for name, _, command in (line.partition(": ") for line in LINES.strip().splitlines())
 }
 # Commands that have --overwrite and write no folder.
-OF_FILES = {"prompts", "decode", "sample", "inspect", "surprisal", "generate dyck-prefixes", "generate task"}
+OF_FILES = {
+    *("prompts", "decode", "sample", "inspect", "surprisal", "compare"),
+    *("generate dyck-prefixes", "generate task"),
+}
 
 
 def arguments(folder: Path, name: str) -> list[str]:

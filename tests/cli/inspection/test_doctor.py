@@ -53,7 +53,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     found = findings(capsys)
     missing = {what for what, each in found.items() if each["found"] is None}
-    optional = {"transformers", "benepar", "stanza", "vl-convert-python", "wordfreq"}
+    optional = {"transformers", "benepar", "stanza", "vl-convert-python", "wordfreq", "kenlm", "spacy"}
     assert missing == {*optional, "dask", "GPU", "C compiler", "functions in C", "cache"}
     assert all(found[what]["without"] for what in missing)
     assert found["dask"]["without"] == f"--scheduler: {how_to_install('cluster')}"

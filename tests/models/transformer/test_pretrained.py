@@ -97,7 +97,6 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     assert not torch.allclose(with_stack, wanted, atol=0.01)
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("kind", ["gpt2", "roberta"])
 def test_each_option_is_the_one_of_the_model(kind: str, tmp_path: Path) -> None:
     """Also those that make no difference to what a trained model gives."""
@@ -112,6 +111,7 @@ def test_each_option_is_the_one_of_the_model(kind: str, tmp_path: Path) -> None:
     assert [options[name] for name in of_weights] == [2, 16, 4, 20, 24, 1e-3]
 
 
+@torch.no_grad()
 def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path) -> None:
     """Where scores are all far below 0, as GPT-2's are, its own softmax does not see it; ours must not."""
     theirs = saved("gpt2", tmp_path / "hf")
