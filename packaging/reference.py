@@ -274,12 +274,13 @@ def keys(model: str = "", beyond: str = "") -> str:
     rows = []
     for setting in settings:
         if setting.model == (model or None) and setting not in others:
-            default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
-            choices = setting.type.split("|")
-            values = ", ".join(f"`{each}`" for each in choices) if len(choices) > 1 else ""
-            key = setting.key.partition(".")[2]
-            rows.append(f"| `{key}` | {values} | {default} | {_meaning(setting.meaning)} |")
-    return "\n".join(["| key | values | default | |", "|---|---|---|---|", *rows])
+            values = setting.type.split("|")
+            if len(values) == 1:
+                values = [] if setting.default is None else [json.dumps(setting.default)]
+            values.sort(key=lambda each: each != setting.default)
+            listed = ", ".join(f"`{each}`" for each in values)
+            rows.append(f"| `{setting.key.partition('.')[2]}` | {listed} | {_meaning(setting.meaning)} |")
+    return "\n".join(["| key | default, other values | |", "|---|---|---|", *rows])
 
 
 def _meaning(docstring: str) -> str:

@@ -238,7 +238,7 @@ def test_the_notebook() -> None:
     assert set(names["both"]) == {"pushdown", "base"}
 
 
-MODELS = {"choosing.md": 3, "formal.md": 10, "pretrained.md": 6, "coming-from.md": 6}
+MODELS = {"choosing.md": 3, "formal.md": 9, "pretrained.md": 6, "coming-from.md": 6}
 
 
 @pytest.mark.parametrize("page", MODELS)
@@ -264,14 +264,10 @@ def test_what_is_shown_with_models(page: str, tmp_path: Path, monkeypatch: pytes
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    for folder in ("suites", "data"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "suites").mkdir()
     shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
     keep_gpt2(monkeypatch, tmp_path, lines)
     monkeypatch.chdir(tmp_path)
-    for name in ("train-1", "train-2", "valid-1", "valid-2"):
-        generate = f"generate cfl marked-reversal --number 36 --seed 1 --shards -o data/{name} -q"
-        assert page != "formal.md" or run(shlex.split(generate)) == 0
     found = shown(page)
     assert len(found) == MODELS[page]
     for command in found:
@@ -280,11 +276,8 @@ def test_what_is_shown_with_models(page: str, tmp_path: Path, monkeypatch: pytes
         command = re.sub("--window 1023", "--window 63", command).replace(
             "treereg_layer=8", "treereg_layer=1"
         )
-        command = command.replace("--at-once 20", "--at-once 2").replace(
-            "train.seed=1,2,3,4,5", "train.seed=1,2"
-        )
         command += " --length 32" if " blocks " in command and "ptb" not in command else ""
-        command += " --set train.steps=2" if re.search(" (train|sweep) ", command) else ""
+        command += " --set train.steps=2" if " train " in command else ""
         if "last6" in command and "--model" not in command:
             command += " --set config.pushdown_layers='last 1'"
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
