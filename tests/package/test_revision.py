@@ -99,7 +99,10 @@ def test_a_worktree(checkout: Path) -> None:
     other = checkout.parent / "other"
     git(checkout, "worktree", "add", "-q", "-b", "branch", str(other))
     git(other, "commit", "-q", "--allow-empty", "-m", "two")
-    assert code(other) == {"version": VERSION, "commit": git(other, "rev-parse", "HEAD"), "modified": False}
+    second = {"version": VERSION, "commit": git(other, "rev-parse", "HEAD"), "modified": False}
+    assert code(other) == second
+    git(other, "pack-refs", "--all")  # into the folder of the main checkout
+    assert code(other) == second
     assert code(checkout)["commit"] == git(checkout, "rev-parse", "HEAD") != git(other, "rev-parse", "HEAD")
 
 

@@ -133,6 +133,17 @@ def test_the_command_prints_scores_by_model(folder: Path, capsys: pytest.Capture
     assert "±: standard deviation over runs that differ in their seeds" in said
 
 
+def test_a_group_named_twice_has_the_models_of_both(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base, big, more = named(folder)[:2], named(folder)[2:4], named(folder)[4:]
+    assert run(["compare", *base, *big, *more]) == 0
+    once = capsys.readouterr().out
+    base = ["--group", f"base={folder}/base-1,{folder}/base-3"]
+    assert run(["compare", *base, *big, "--group", f"base={folder}/base-2", *more]) == 0
+    assert capsys.readouterr().out == once
+    assert run(["compare", *base, "--group", f"base={folder}/base-3", *more]) == 1
+    assert "base-3 is given twice" in " ".join(capsys.readouterr().err.split())
+
+
 def test_latex_is_models_by_scores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", *named(folder), "--latex"]) == 0
     lines = capsys.readouterr().out.splitlines()
