@@ -42,7 +42,7 @@ Input:
     region: Stimuli: the critical region (default: that of the largest effect).
 
 Model:
-    model (DIR): A run, checkpoint, hf:NAME, english, english-base or demo.
+    model (DIR): A run, checkpoint, hf:NAME, FILE.arpa, english, english-base or demo.
 
 Search:
     cky: TreeReg: the tree with the highest sum of scores, not the greedy one.

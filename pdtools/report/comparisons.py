@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import ComparedModels
 from pdtools.evaluation.comparison.engine import SEEDS_OF_ONE, ComparedScore, PairDifference
-from pdtools.report.evaluations import with_bound
+from pdtools.report.evaluations import with_bound, with_bounds
 from pdtools.report.tables import (
     Cell,
     Number,
@@ -237,15 +237,8 @@ def print_main_scores(found: ComparedModels, *, latex: bool) -> None:
 
 
 def _with_bounds(label: str, score: ComparedScore, names: Mapping[str, str]) -> str:
-    """A row's name, with the bound that its scores are; with the groups' names if their bounds differ."""
-    of: dict[str, list[str]] = {}
-    for each in score.groups:
-        if each.bound is not None:
-            of.setdefault(each.bound, []).append(names[each.group])
-    if [len(groups) for groups in of.values()] == [len(score.groups)]:
-        return with_bound(label, *of)
-    said = "; ".join(f"{', '.join(groups)}: {bound}" for bound, groups in of.items())
-    return f"{label} ({said})" if said else label
+    """A row's name, with the bounds that its scores are."""
+    return with_bounds(label, {names[each.group]: each.bound for each in score.groups})
 
 
 def _print_evaluations(found: ComparedModels) -> None:

@@ -25,6 +25,23 @@ def with_bound(name: str, bound: str | None) -> str:
     return name if bound is None else f"{name}, {bound}"
 
 
+def with_bounds(name: str, bounds: Mapping[str, str | None]) -> str:
+    """The name of a row of several models' scores, with the bound of each; without models if all have one.
+
+    Args:
+        name: the score's name.
+        bounds: by model, the bound that its score is; None if it is exact.
+    """
+    of: dict[str, list[str]] = {}
+    for model, bound in bounds.items():
+        if bound is not None:
+            of.setdefault(bound, []).append(model)
+    if [len(models) for models in of.values()] == [len(bounds)]:
+        return with_bound(name, *of)
+    said = "; ".join(f"{', '.join(models)}: {bound}" for bound, models in of.items())
+    return f"{name} ({said})" if said else name
+
+
 def print_scores(results: Results) -> None:
     """Print the main scores of any evaluation that has a record."""
     document = results.document({})

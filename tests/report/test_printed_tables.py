@@ -17,7 +17,13 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
-from pdtools.report.evaluations import print_benchmark, print_closing, print_effects, print_reading
+from pdtools.report.evaluations import (
+    print_benchmark,
+    print_closing,
+    print_effects,
+    print_reading,
+    with_bounds,
+)
 from pdtools.report.tables import latex_tables
 from pdtools.report.view.charts import curves
 
@@ -620,3 +626,17 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
     alone = results({**scores, "pairs": []}, counts, settings)
     at = expected.index(["difference of ΔLL", *numbers])
     check(lambda: print_reading(alone), capsys, [*expected[:at], *expected[at + 2 :]])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "name"),
+    [
+        ({}, "F1"),
+        ({"a": None, "b": None}, "F1"),
+        ({"a": "beam 10", "b": "beam 10"}, "F1, beam 10"),
+        ({"a": "beam 10", "b": None, "c": "beam 10"}, "F1 (a, c: beam 10)"),
+        ({"a": "beam 10", "b": "beam 30"}, "F1 (a: beam 10; b: beam 30)"),
+    ],
+)
+def test_names_with_bounds(bounds: dict[str, str | None], name: str) -> None:
+    assert with_bounds("F1", bounds) == name

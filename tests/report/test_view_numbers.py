@@ -1054,13 +1054,18 @@ def test_any_main_scores_are_in_the_overview(seed: int, tmp_path: Path) -> None:
     assert (columns, len(cells)) == (["score", *runs], len(values))
     names, of_groups = tables["scores"]
     assert [row[:2] for row in of_groups] == [["m", 3], ["x", 1], ["y", 1]]
-    for score, *shown in cells:
+    for score, (named, *shown), of_score in zip(rows, cells, names[2:], strict=True):
+        bounds = {said.rpartition("; ")[2] for said in over[score].values() if "bound" in said}
+        for label in (named, of_score):
+            assert label.startswith(score)
+            assert ("bound" in label) == bool(bounds)
+            assert all(bound in label for bound in bounds)
         row, known = rows[score], values[score]
         assert shown == row["values"] == [known.get(name) for name in runs]
         assert row["over"] == [over[score].get(name) for name in runs]
         is_ppl = "perplexity" in score
         for at, (group, members) in enumerate(page.document["groups"].items()):
-            cell = of_groups[at][names.index(score)]
+            cell = of_groups[at][names.index(of_score)]
             own = [known[name] for name in members if name in known]
             if not own:
                 assert (group in row["means"], cell) == (False, None)

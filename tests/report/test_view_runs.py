@@ -87,7 +87,7 @@ def test_runs_of_several_kinds(tmp_path: Path) -> None:
     ]
     # Losses of models of different kinds are not compared.
     assert found["bold"] == []
-    assert found["caption"].startswith("Losses of different kinds of models")
+    assert found["caption"].startswith("Compare losses of models of one kind only")
     assert found["settings"] == [
         ["setting", "a", "b", "c"],
         ["model", "transformer", "pushdown", "pushdown"],

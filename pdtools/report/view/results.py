@@ -13,6 +13,7 @@ from pdtools.evaluation.comparison.comparability import read_items
 from pdtools.evaluation.comparison.statistics import mean_of_runs
 from pdtools.evaluation.intervals import of_mean
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
+from pdtools.report.evaluations import with_bounds
 from pdtools.report.tables import decimals, scores_table
 from pdtools.report.view.charts import Spec, dots, with_rows
 from pdtools.report.view.drawing import Drawing, column_of, drawing_of, rounded
@@ -126,11 +127,13 @@ def _overview(
                     "values": [None] * len(models),
                     "over": [None] * len(models),
                     "geometric": bool(record and record.geometric),
+                    "bounds": {},
                 },
             )
             at = models.index(each.model)
             row["values"][at], row["over"][at] = value, "; ".join(over)
-            if record and (bound := record.bound(score, each.document)):
+            bound = row["bounds"][each.model] = record.bound(score, each.document) if record else None
+            if bound:
                 row["over"][at] += f"; {bound}"
     for row in rows.values():
         values = dict(zip(models, row["values"], strict=True))
@@ -275,10 +278,14 @@ def figures(page: Page) -> Figures:
     charts, tables = figures_of(document["curves"])
     models = list(document["models"])
     overview = document["overview"]
-    tables["overview"] = (["score", *models], [[row["score"], *row["values"]] for row in overview])
+    groups = document["groups"]
+    tables["overview"] = (
+        ["score", *models],
+        [[with_bounds(row["score"], row["bounds"]), *row["values"]] for row in overview],
+    )
     tables["scores"] = scores_table(
-        {row["score"]: row["means"] for row in overview},
-        {name: len(members) for name, members in document["groups"].items()},
+        {with_bounds(row["score"], _bounds_of(row, groups)): row["means"] for row in overview},
+        {name: len(members) for name, members in groups.items()},
     )
     digits = {"overview": [row["digits"] for row in overview]}
     for benchmark in document["benchmarks"]:
@@ -305,6 +312,16 @@ def figures(page: Page) -> Figures:
             tables[f"{task}-differences"] = (columns, [[row[name] for name in columns] for row in pairs])
             digits[f"{task}-differences"] = [row["digits"] for row in pairs]
     return Figures(charts=charts, tables=tables, digits=digits)
+
+
+def _bounds_of(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+    """By group that has a score, the bounds that it is for its models; None if it is exact."""
+    of_models = row["bounds"]
+    return {
+        name: " or ".join(dict.fromkeys(bound for model in groups[name] if (bound := of_models.get(model))))
+        or None
+        for name in row["means"]
+    }
 
 
 _ENDS = ("score", "low", "high")

@@ -19,7 +19,7 @@
       [{ name: "run", number: false }, "steps", "best step", { name: "best validation loss", number: true }, { name: "tokens", number: true }, { name: "minutes", number: true }],
       runs.map((run) => [run.name, run.step, run.best_step,
         make(run.best_loss === best ? "b" : "span", {}, digits(run.best_loss, 4)), run.tokens?.toLocaleString("en"), run.seconds === null ? null : digits(run.seconds / 60, 1)]),
-      { caption: comparable ? null : "Losses of different kinds of models have different parts: with an attachment head, that of the attachments too." },
+      { caption: comparable ? null : "Compare losses of models of one kind only: with an attachment head, for example, the loss counts attachments too." },
     ),
     page.settings.length ? make("section", {}, make("h2", {}, "What differs in their settings"), table(["setting", ...page.models], page.settings.map((row) => row.map((x) => (x === null ? "–" : typeof x === "string" ? x : JSON.stringify(x)))))) : null,
     make("h2", {}, "Records"),
