@@ -263,6 +263,22 @@ def test_options_that_change_results_are_settings(name: str, option: str, settin
     assert {key for key in before | after if before.get(key) != after.get(key)} == wanted
 
 
+@pytest.mark.parametrize(
+    ("what", "given", "setting"),
+    [("arcs", [], "arc_files"), ("text", ["--text-style", "raw"], "texts")],
+)
+def test_files_beside_trees_are_settings(
+    what: str, given: list[str], setting: str, settings_of: Settings, tmp_path: Path
+) -> None:
+    """Chunks have the digest of their trees alone, and rows depend on what is beside these too."""
+    trees, found = tmp_path / "a.trees", []
+    trees.write_text("(S (X a) (X b))\n")
+    for content in ("0-1\n", "1-0\n"):
+        Path(f"{trees}.{what}").write_text(content)
+        found.append(settings_of("tapes", trees, *given))
+    assert {key for key in found[0] if found[0][key] != found[1][key]} == {setting}
+
+
 def test_every_option_is_known_to_matter_or_not() -> None:
     """A new option of a command with chunks needs a place in the lists above."""
     changed: dict[str, set[str]] = {}

@@ -178,6 +178,11 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
     # From CoNLL-U, whose multi-word tokens are kept, come the same arcs.
     again = (tmp_path / "out.conllu").read_text().replace("1\ta\t", "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t")
     again = again.replace("# text = a b c", "# text = ab c")
+    # So are those of a sentence that has no parse, as a word is unknown.
+    lines = ["# text = ab z", "1-2\tab" + 8 * "\t_"]
+    for number, (word, head) in enumerate((("a", "0\troot"), ("b", "1\tdep"), ("z", "1\tdep")), start=1):
+        lines.append(f"{number}\t{word}\t_\t_\t_\t_\t{head}\t_\t_")
+    again += "\n".join([*lines, "", ""])
     (tmp_path / "tokens.conllu").write_text(again)
     call(
         "decode",
