@@ -397,7 +397,7 @@ def _note_items(columns: _Columns, n_regions: Sequence[Sequence[int]]) -> None:
     uneven = [
         row
         for row, (item, numbers) in enumerate(zip(items, n_regions, strict=True))
-        if set(numbers) != {first.setdefault(item, numbers[0])}
+        if item and set(numbers) != {first.setdefault(item, numbers[0])}
     ]
     why = "and regions are compared by number: an empty one (| |) keeps the place"
     columns.note("more or fewer regions than its item has elsewhere are in", uneven, why)

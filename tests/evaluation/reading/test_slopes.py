@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from toy_reading import save_models, write_times
 
 import pdtools
 from pdtools.cli.main import run
+from pdtools.evaluation.comparison.designs import measured
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import fit, for_new
 from pdtools.report.view.stimuli import figures, stimuli_page
-from pdtools.stimuli.columns import PREDICTED
+from pdtools.stimuli.columns import PREDICTED, sheet_of_pandas
 
 COVERAGE = script(Path(__file__).parents[3] / "benchmarks" / "reading_milliseconds.py")
 SHEET = (
@@ -157,6 +159,8 @@ def test_an_effect_is_of_the_errors_of_slope_and_items() -> None:
     assert value == pytest.approx(3 * own.mean())
     half = ((3 * w) ** 2 + (0.8 * own.mean()) ** 2 + (0.8 * w / 1.959963985) ** 2) ** 0.5
     assert (low, high) == (pytest.approx(value - half), pytest.approx(value + half))
+    of_seeds = in_milliseconds([np.repeat(bits[:1], 2, 0)], [np.repeat(one, 2, 0)])  # errors that they share
+    assert of_seeds == pytest.approx((value, low, high))
     other = np.array([[1.0, 0.5]])
     difference, low, high = in_milliseconds([bits[:1], bits[1:]], [one, other])
     both = bits[:, ~np.isnan(bits[0])]
@@ -193,6 +197,9 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert said.count(line) == 1
     assert "other surprisals" not in said
     nats = rows(folder, *models, "--nats")
+    in_bits, in_nats = (measured([sheet_of_pandas(pd.DataFrame(own))]) for own in (found, nats))
+    assert in_nats.values == pytest.approx(in_bits.values, abs=1e-6, nan_ok=True)
+    assert in_nats.slopes == pytest.approx(in_bits.slopes, rel=1e-5)
     assert [float(row["ms"]) for row in nats] == pytest.approx([float(row["ms"]) for row in found], abs=1e-6)
     capsys.readouterr()
     few = rows(folder, *models[:2], "--correct-spaces", slopes="beams")
@@ -202,8 +209,17 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert ") at it, beside length\n" in said
     rows(folder, *models[:2], beam=3)
     assert "ms, pushdown: the slope is of other surprisals: beam 4 there, 3 here\n" in capsys.readouterr().err
+    rows(folder, *models[2:], "--correct-spaces")
+    said = "the slope is of other surprisals: spaces_corrected False there, True here"
+    assert f"ms, base: {said}\n" in capsys.readouterr().err
+    stimuli = pd.read_csv(folder / "stimuli.csv")
+    with pytest.warns(UserWarning, match=f"^ms: {said}$"):
+        pdtools.load(folder / "base").surprisal(stimuli, slopes=folder / "r", correct_spaces=True)
     model = pdtools.load(folder / "pushdown", beam=4)
-    frame = model.surprisal(pd.read_csv(folder / "stimuli.csv"), slopes=folder / "r", nats=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        frame = model.surprisal(stimuli, slopes=folder / "r", nats=True)
+    assert not [each for each in warned if "slope" in str(each.message)]
     own = [float(row["ms_high"]) for row in found if row["model"] == "pushdown"]
     assert frame.ms_high.tolist() == pytest.approx(own, abs=1e-6)
 
