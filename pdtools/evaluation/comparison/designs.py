@@ -574,12 +574,12 @@ def design_effects(
                 " table; --region names another"
             )
     if not by_place[critical] and table.is_named:
-        there = np.isfinite(table.values[:, table.places.index(critical)]).any((0, 1))
+        filled = np.isfinite(table.values[:, table.places.index(critical)]).any((0, 1))
         names = [" and ".join(cell) for cell in cells(table.factors)]
         where = f"at region {table.labels[critical]}"
         reason = f"no item has the conditions that an effect {where} needs: {', '.join(names[:4])}"
-        if not there.all():
-            empty = [name for name, known in zip(names, there, strict=True) if not known]
+        if not filled.all():
+            empty = [name for name, known in zip(names, filled, strict=True) if not known]
             reason = f"no item has a surprisal {where} in {', '.join(empty[:4])}"
         hint = "--factors names what varies within items, and --region where"
         raise InputError(reason, file=table.file, hint=hint)

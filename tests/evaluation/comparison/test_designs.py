@@ -213,6 +213,11 @@ def test_one_region_its_cells_and_the_sentence(tmp_path: Path) -> None:
     one = design_effects(read(tmp_path, FRAME, "Ambiguity"), region="1")
     assert [row["bits"] for row in one.rows("1")] == [-9.0, -9.0, 0.0]
     assert one.notes == []
+    spoken = FRAME.assign(region_text="cried", surprisal=FRAME.Item * (FRAME.Length == "long"))
+    spoken.loc[spoken.Length == "long", "surprisal"] += 10.0  # 11, 12 and 13 bits: t = 12√3
+    named = design_effects(read(tmp_path, spoken, "Length"), region="2 cried")
+    assert (named.critical, named.label) == ("2", "2 cried")
+    assert "was 12.00 bits, 95% CI [9.52, 14.48], t(2) = 20.78, p = .002 (3" in results_sentence(named)
 
 
 def test_in_python(tmp_path: Path) -> None:

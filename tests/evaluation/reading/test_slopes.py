@@ -40,11 +40,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(folder: Path, output: str, *more: str) -> dict[str, Any]:
+def evaluate(folder: Path, output: str, *more: str, times: str = "times.tsv") -> dict[str, Any]:
     given = [str(folder / each) if (folder / each).exists() else each for each in more]
     asked = [
         "eval-reading",
-        str(folder / "times.tsv"),
+        str(folder / times),
         "-o",
         str(folder / output),
         "--samples",
@@ -224,6 +224,24 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert frame.ms_high.tolist() == pytest.approx(own, abs=1e-6)
 
 
+def test_slopes_of_chosen_rows(folder: Path) -> None:
+    """Times that are not fitted, of words that others have read, have no part in a slope's error."""
+    times = pd.read_csv(folder / "times.tsv", sep="\t")
+    words = pd.read_parquet(folder / "r" / "items.parquet")
+    slow = words[["item", "word_number", "word"]].assign(subject="s2", time=300 + 90 * words.surprisal_base)
+    more = slow[(slow.time > 100) & (slow.time < 3000)].astype({"item": int})
+    rows_of = pd.concat([times.assign(list="train"), more.assign(list="train")], ignore_index=True)
+    rows_of.loc[rows_of.index % 5 == 0, "list"] = "test"
+    rows_of.loc[rows_of.subject == "s1", "list"] = "train"
+    rows_of.to_csv(folder / "lists.tsv", sep="\t", index=False)
+    rows_of[rows_of.list == "train"].to_csv(folder / "train.tsv", sep="\t", index=False)
+    chosen, alone = (
+        evaluate(folder, f"of-{name}", "--model", "base", *more, times=f"{name}.tsv")
+        for name, more in (("lists", ["--fit", "list=train"]), ("train", []))
+    )
+    assert chosen["scores"]["by_model"]["base"] == alone["scores"]["by_model"]["base"]
+
+
 def test_what_has_no_slope(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each in one line, and nothing is written."""
     evaluate(folder, "entropy", "--model", "base", "--predictor", "entropy")
@@ -284,7 +302,8 @@ def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.Cap
     ]
     names = ["Condition", "model", "item", "condition", "region", "surprisal", "ms", "ms_low", "ms_high"]
     frame = pd.DataFrame(rows, columns=names)
-    frame.loc[frame.index[-1], "surprisal":] = np.nan
+    frame = frame.sort_values(["item", "condition", "region", "model"], ignore_index=True)
+    frame.loc[[0, len(frame) - 1], "surprisal":] = np.nan  # the first time is of the second model
     frame.to_csv(tmp_path / "t.csv", index=False)
     given = ["compare", str(tmp_path / "t.csv"), "--region", "2"]
     assert run([*given, "-o", str(tmp_path / "e.csv")]) == 0
