@@ -574,7 +574,9 @@ def design_effects(
                 " table; --region names another"
             )
     if not by_place[critical] and table.is_named:
-        filled = np.isfinite(table.values[:, table.places.index(critical)]).any((0, 1))
+        filled: NDArray[np.bool_] = np.logical_or.reduce(
+            np.isfinite(table.values[:, table.places.index(critical)]), axis=(0, 1)
+        )
         names = [" and ".join(cell) for cell in cells(table.factors)]
         where = f"at region {table.labels[critical]}"
         reason = f"no item has the conditions that an effect {where} needs: {', '.join(names[:4])}"
