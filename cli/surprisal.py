@@ -226,7 +226,11 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     )
     frequency = read_frequencies(asked.frequencies, asked.wordfreq)
     new_columns(
-        stimuli, frequency=frequency is not None, parses=asked.parses, slopes=asked.slopes is not None
+        stimuli,
+        frequency=frequency is not None,
+        parses=asked.parses,
+        slopes=asked.slopes is not None,
+        nats=asked.nats,
     )
     for note in (stimuli.form, *stimuli.notes):
         message(f"{file}: {note}")

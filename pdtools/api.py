@@ -208,12 +208,15 @@ class PandasModel:
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
             for note in stimuli.notes:
                 warnings.warn(f"{sheet.name}: {note}", stacklevel=2)
-            new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
+            new_columns(
+                stimuli,
+                frequency=frequency is not None,
+                parses=parses,
+                slopes=slopes is not None,
+                nats=nats,
+            )
             name = self._name
-            fitted = None
-            if slopes is not None:
-                slope = read_slopes(slopes, {name: self._plain})[name]
-                fitted = {name: (slope.value, slope.low, slope.high)}
+            slope = None if slopes is None else read_slopes(slopes, {name: self._plain})[name]
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
             measured = (*measured, "spaces") if correct_spaces else measured
             made = Surprisals(stimuli, "text", unit, rejects)
@@ -225,6 +228,12 @@ class PandasModel:
             )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
+            fitted = None
+            if slope is not None:
+                fitted = {name: (slope.value, slope.low, slope.high)}
+                here = {**self.settings, "spaces_corrected": made.corrects_spaces}
+                if others := slope.differences(here):
+                    warnings.warn(f"ms: the slope is of other surprisals: {'; '.join(others)}", stacklevel=2)
             return as_pandas(make_table(stimuli, {name: made}, frequency=frequency, slopes=fitted))
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(

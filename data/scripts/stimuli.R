@@ -37,7 +37,7 @@ surprisals <- tibble(
   model = factor(found("model")),
   item = factor(found("item")),
   region = if (has("region")) as.character(found("region")) else "1",  # else whole sentences
-  surprisal = found("surprisal"),
+  surprisal = found("surprisal") / (if (has("unit")) ifelse(found("unit") == "nats", log(2), 1) else 1),  # bits
   crossing = found("crossing"),
   cell = interaction(levels_of, sep = ", ", lex.order = TRUE),
   !!!levels_of

@@ -52,7 +52,7 @@ def print_effects(found: DesignEffects, *, details: bool = False) -> None:
     for note in found.notes:
         print_note(note)
     if any(effect.estimate.p is not None for effect in found.by_place[found.critical]):
-        seeds = " and seeds" if any(len(own) > 1 for own in found.groups.values()) else ""
+        seeds = " and seeds" if found.over_seeds else ""
         print_note(f"95%, t, p: Student's t over items{seeds}; p is not corrected. bootstrap: over items")
 
 
@@ -196,10 +196,10 @@ def methods_sentence(found: DesignEffects, versions: str, hashes: Mapping[str, s
         )
     else:
         text += f" Conditions differ within items: {listed(factors)}."
-    seeds = any(len(own) > 1 for own in found.groups.values())
+    over = "items and seeds" if found.over_seeds else "items"
     text += (
         " Effects are means over the items that have all the conditions needed; 95% intervals and p are by"
-        f" Student's t over items{' and seeds' if seeds else ''}, without correction for several tests."
+        f" Student's t over {over}, without correction for several tests."
     )
     if found.table.slopes is not None:
         text += (

@@ -345,7 +345,7 @@ def print_reading(results: Results) -> None:
     rows: list[list[Cell]] = [
         [
             f"{name}: {predictor}",
-            *_estimated(found["sum"]),
+            *_estimated(found["sum"]["for_new"]),
             *(each["value"] for each in found["by_word_before"]),
         ]
         for name, model in scores["by_model"].items()
@@ -353,7 +353,7 @@ def print_reading(results: Results) -> None:
     ]
     lags = ["the word", *(f"{lag} before" for lag in range(1, results.settings["spillover"] + 1))]
     print_table(["milliseconds a unit", "sum", "from", "to", "p", *lags], rows, digits=3)
-    print_note("sum: effects of the word and of those before it, with their interval and p")
+    print_note("sum: the word and those before it; interval, p: for other items and readers")
     print()
     rows = [
         [name, found["delta_ll"], found["low"], found["high"], found["p"], found["p_observations"]]

@@ -31,6 +31,8 @@ MILLISECONDS = ("ms", "ms_low", "ms_high")
 """Columns of predicted reading times."""
 PREDICTED = "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
 """The line that goes with them, for people."""
+UNIT = "unit"
+"""The column of the unit of surprisals; without it they are in bits."""
 TABLES = (".csv", ".tsv", ".parquet")
 """Endings of the tables that are written."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
@@ -54,7 +56,12 @@ class Made:
 
 
 def new_columns(
-    stimuli: Stimuli, *, frequency: bool = False, parses: bool = False, slopes: bool = False
+    stimuli: Stimuli,
+    *,
+    frequency: bool = False,
+    parses: bool = False,
+    slopes: bool = False,
+    nats: bool = False,
 ) -> list[str]:
     """The columns added to a table, except those that only some models have.
 
@@ -63,6 +70,7 @@ def new_columns(
         region, region_text: number, from 1, and words of the region.
         surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none if no token begins
             in it. The end of the sentence is in no region.
+        unit: with ``--nats``: nats; effects and pages of such a table are in bits all the same.
         n_tokens, unknown: number of tokens, and of unknown words among them.
         crossing: number of tokens that reach over the end; they count where they begin.
         attachment, closed: for models with trees: expected surprisal of attachments, and number of
@@ -87,8 +95,9 @@ def new_columns(
     def of_words(name: str) -> list[str]:
         return [name, *(f"{name}_{words}" for words in SPILLED)] if stimuli.words else []
 
-    names = ["model", *stimuli.new, *(of_words("surprisal") or ["surprisal"]), "n_tokens", "unknown"]
-    names += ["crossing", *(MILLISECONDS if slopes else ()), *(["parse"] if parses else [])]
+    names = ["model", *stimuli.new, *(of_words("surprisal") or ["surprisal"])]
+    names += [*([UNIT] if nats else []), "n_tokens", "unknown", "crossing"]
+    names += [*(MILLISECONDS if slopes else ()), *(["parse"] if parses else [])]
     names += of_words("length")
     names += of_words("frequency") if frequency else []
     there = {name.casefold(): name for name in stimuli.sheet.columns}
@@ -117,7 +126,10 @@ def make_table(
     """
     order = stimuli.order
     parses = any(each.parses is not None for each in models.values())
-    names = new_columns(stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None)
+    nats = any(each.unit == "nats" for each in models.values())
+    names = new_columns(
+        stimuli, frequency=frequency is not None, parses=parses, slopes=slopes is not None, nats=nats
+    )
     texts = stimuli.unit_texts()
     known: dict[str, Any] = {
         "region": stimuli.region,
@@ -169,6 +181,8 @@ def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], 
         return known[name]
     if name == "model":
         return [label] * n
+    if name == UNIT:
+        return [model.unit] * n
     if name == "parse":
         return model.parses or [""] * n
     of, _, before = name.rpartition("_")

@@ -360,7 +360,8 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
             text, spans = _as_they_stand(regions)
             close += sum(0 < end == start < after for (_, end), (start, after) in pairwise(spans))
             found.add(text, spans, [row] * len(spans), words)
-            n_regions[-1].append(len(spans))
+            if text.strip():  # an empty cell is said to have no words
+                n_regions[-1].append(len(spans))
             if len(places) > 1:
                 found.version.append(columns.called(place))
                 if text in said and known[whole[row]] == row and row not in again[-1:]:
@@ -382,7 +383,7 @@ def _note_items(columns: _Columns, n_regions: Sequence[Sequence[int]]) -> None:
 
     Args:
         columns: the columns.
-        n_regions: for each row, the number of regions of each of its sentences.
+        n_regions: for each row, the number of regions of each of its sentences that has words.
     """
     names = [columns.given["item"]] if "item" in columns.given else ROLES["item"]
     places = next(filter(None, map(columns.named, names)), [])
@@ -397,7 +398,7 @@ def _note_items(columns: _Columns, n_regions: Sequence[Sequence[int]]) -> None:
     uneven = [
         row
         for row, (item, numbers) in enumerate(zip(items, n_regions, strict=True))
-        if set(numbers) != {first.setdefault(item, numbers[0])}
+        if item and numbers and set(numbers) != {first.setdefault(item, numbers[0])}
     ]
     why = "and regions are compared by number: an empty one (| |) keeps the place"
     columns.note("more or fewer regions than its item has elsewhere are in", uneven, why)

@@ -58,7 +58,11 @@ def write(
     for k, (name, gain) in enumerate(gains.items(), 1):
         by_model[name] = {n: scale * x for n, x in zip(("delta_ll", "low", "high"), gain, strict=True)}
         if coefficients:
-            by_model[name]["coefficients"] = {"surprisal": {"sum": estimate(1.5 * k * scale, 0.25)}}
+            by_model[name]["coefficients"] = {
+                "surprisal": {
+                    "sum": {**estimate(1.5 * k * scale, 0.125), "for_new": estimate(1.5 * k * scale, 0.25)}
+                }
+            }
     scores = {"by_model": by_model, **({} if effects is None else {"effects": effects})}
     settings = {"task": "reading", "baseline": ["length"], "models": {name: {} for name in gains}}
     counts = {"words_regressed": words}

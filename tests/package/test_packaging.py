@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def build_wheel(tmp_path: Path) -> Path:
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     return wheel
+
+
+def test_test_files_have_different_names() -> None:
+    """Pytest imports them by their names alone, and stops at the second one of a name."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_a_wheel_holds_every_module_and_file(tmp_path: Path) -> None:

@@ -571,7 +571,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
                 **{"delta_ll": base, **tested(base)},
                 "coefficients": {
                     predictor: {
-                        "sum": estimate(base + k),
+                        "sum": {**estimate(7.0), "for_new": estimate(base + k)},
                         "by_word_before": [estimate(base + k + n / 2) for n in range(3)],
                     }
                     for k, predictor in enumerate(("surprisal", "entropy"), 1)
@@ -601,7 +601,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
             said = (x, x - 0.125, x + 0.25, x / 8, x, x + 0.5, x + 1)
             expected += [[f"{name}: {predictor}", *(f"{each:.3f}" for each in said)]]
     expected += [
-        "sum: effects of the word and of those before it, with their interval and p",
+        "sum: the word and those before it; interval, p: for other items and readers",
         "Held-out log-likelihood over length + log_frequency, nats a word: 321 words of 17 items",
         ["model", "ΔLL", *numbers],
         ["small", "0.0625", "0.0525", "0.0825", *ends],

@@ -111,7 +111,7 @@ def test_any_gains_and_milliseconds(seed: int, tmp_path: Path) -> None:
             names = ("value", "low", "high")
             by_model[model] = dict(zip(("delta_ll", "low", "high"), ends[0], strict=True)) | {
                 "coefficients": {
-                    predictor: {"sum": dict(zip(names, each, strict=True))}
+                    predictor: {"sum": {"for_new": dict(zip(names, each, strict=True))}}
                     for predictor, each in zip(predictors, ends[1:], strict=True)
                 }
             }
@@ -362,7 +362,7 @@ def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
     assert "results.json" in str(error.value)
 
 
-@pytest.mark.parametrize("value", [5, {"surprisal": 5}, {"surprisal": {"sum": {"value": 1}}}])
+@pytest.mark.parametrize("value", [5, {"surprisal": 5}, {"surprisal": {"sum": {"for_new": {"value": 1}}}}])
 def test_damaged_coefficients(value: Any, tmp_path: Path) -> None:
     folder = Path(write(tmp_path / "reading"))
     document = json.loads((folder / "results.json").read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import re
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -47,7 +46,7 @@ def test_means_and_intervals(tmp_path: Path) -> None:
     alone = rows["m", "b", 2]
     assert [alone[name] for name in ("mean", "low", "high", "n")] == [3.0, None, None, 1]
     assert ("m", "b", 1) not in rows
-    assert page.notes[0] == "1 rows without a surprisal (row 4) are in no mean"
+    assert page.notes[0] == "in no mean: 1 row without a surprisal (row 4)"
     assert page.document["models"] == ["m", "n"]
     columns, cells = figures(page).tables["regions"]
     assert columns[:3] == ["model", "condition", "region"]
@@ -78,8 +77,9 @@ def test_differences_within_items(tmp_path: Path) -> None:
     assert [row["contrast"] for row in effects] == ["b − a", "c − a", "c − b"]
     assert [row["condition"] for row in page.document["differences"]] == ["b − a", "c − a"]
     assert page.notes == (
-        "1 rows without a surprisal (row 12) are in no mean",
-        "3 rows without an item are in no difference, and in no mean of a condition that has items",
+        "in no mean: 1 row without a surprisal (row 12)",
+        "in no difference, and in no mean of a condition that has items: 3 rows without an item (row 14 and 2"
+        " more)",
         "1 of 4 items lacks a condition at region 1, left out of effects that need it: 4 (from row 11): row"
         " 12 has no surprisal",
     )
@@ -96,6 +96,7 @@ def test_differences_within_items(tmp_path: Path) -> None:
     grouped = stimuli_page([write(tmp_path / "g.csv", twice)], groups={"g": ["m", "n"]}).document
     assert [row["series"] for row in grouped["differences"] + grouped["at_region"]] == ["g"] * 5
     assert {row["series"] for row in grouped["rows"]} == {"m", "n"}
+    assert grouped["over"] == "items and seeds"
     assert "with g (mean of 2 models), the effect" in grouped["results"].replace("With", "with")
     assert drawn.sources["paragraph"].count("\n\n") == 1
     without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
@@ -178,8 +179,8 @@ def test_any_tables(seed: int, tmp_path: Path) -> None:
     ordered = sorted(texts, key=int) if all(each.isdecimal() for each in texts) else [*texts]
     labels = {}
     for place, of in texts.items():
-        shown = {text for item, each in of.items() if item for text in each}
-        labels[place] = f"{place} {min(shown)}" if len(shown) == 1 else place
+        own_texts = set().union(*(each for item, each in of.items() if item))
+        labels[place] = " ".join([place, *(own_texts if len(own_texts) == 1 else ())])
     wanted = []
     for (model, condition, place), of in known.items():
         bits_of = [b for item, each in of.items() if item for b in each]  # without those of no item
@@ -190,32 +191,33 @@ def test_any_tables(seed: int, tmp_path: Path) -> None:
     assert [[row[name] for name in names] for row in page.document["rows"]] == wanted
     there = list(dict.fromkeys(row[1] for row in wanted))
     assert page.document["conditions"] == there
-    pairs = [(there[0], b) for b in there[1:]]
+    pairs = [*itertools.combinations(there, 2)] if len(there) <= 4 else [(there[0], b) for b in there[1:]]
     paired = []
-    for (a, b), model, place in itertools.product(pairs, page.document["models"], ordered):
+    for place, model, (a, b) in itertools.product(ordered, page.document["models"], pairs):
         one, other = (known.get((model, name, place), {}) for name in (a, b))
         differences = [fmean(other[item]) - fmean(one[item]) for item in one if item and item in other]
         if differences:
-            ends = interval(differences)
-            if len(differences) > 1 and stdev(differences) < 1e-9:  # equal differences have no interval
-                ends[1:3] = None, None
-            paired.append([model, f"{b} − {a}", labels[place], *ends])
-    names = ("series", "condition", "label", "mean", "low", "high", "n")
-    found = [[row[name] for name in names] for row in page.document["differences"]]
-    assert sorted(found, key=str) == sorted(paired, key=str)
+            mean, *ends, n = interval(differences)
+            ends = [None, None] if np.ptp(differences) < 1e-9 else ends  # rounding is no difference
+            paired.append([model, f"{b} − {a}", place, mean, *ends, n])
+    names = ("model", "contrast", "region", "bits", "low", "high", "items")
+    of_models = [row for row in page.document["effects"] if row["model"] in page.document["models"]]
+    assert [[row[name] for name in names] for row in of_models] == paired
     without = sum(row[5] is None for row in rows)
     of_none = sum(row[1] == "" for row in rows)
-    notes = [f"{without} rows without a surprisal are in no mean"] * (without > 0)
+    notes = [f"in no mean: {without} row{'s' * (without > 1)} without a surprisal"] * (without > 0)
     notes += [
-        f"{of_none} rows without an item are in no difference, and in no mean of a condition that has items"
+        f"in no difference, and in no mean of a condition that has items: {of_none} row{'s' * (of_none > 1)}"
+        " without an item"
     ] * (of_none > 0)
-    said = [re.sub(r" \([^()]* row [^()]*\)| \(row [^()]*\)", "", note) for note in page.notes]
-    assert [note for note in said if re.match(r"\d+ rows with", note)] == notes
+    assert [note.partition(" (")[0] for note in page.notes if note.startswith("in no ")] == notes
     items: dict[str, dict[tuple[str, str], list[tuple[str, float | None]]]] = {}
     for model, item, condition, _, text, bits in rows:
         items.setdefault(item, {}).setdefault((condition, model), []).append((text, bits))
     program = """
       all("details").find((each) => each.firstChild.textContent.startsWith("Items")).open = true;
+      const means = all("details").find((each) => each.firstChild.textContent.startsWith("Mean"));
+      if (means) means.open = true;
       while (!all("h3").length) await later();
       const texts = (of) => all(of).map((each) => each.textContent);
       const every = [texts("h3"), texts(".tokens")], found = {};
@@ -224,10 +226,10 @@ def test_any_tables(seed: int, tmp_path: Path) -> None:
         await later();
         found[wanted] = texts("h3");
       }
-      return { every, found, drawn: one(".chart").spec.data.values.length };
+      return { every, found, drawn: all(".chart").map((each) => each.spec && each.spec.data.values.length) };
     """
     shown = evaluate(save_page(page, tmp_path / "page.html"), program)
-    assert shown["drawn"] in {len(page.document[name]) for name in ("rows", "at_region", "differences")}
+    assert len(wanted) in shown["drawn"]
     titles = {item: f"Item {item}" if item else "Sentences" for item in items}
     assert shown["every"][0] == [*titles.values()]
     strips = []
@@ -305,9 +307,13 @@ def test_the_page(tmp_path: Path) -> None:
       while (all(".chart").length < 3 || !all(".chart")[2].spec) await later();
       const charts = all(".chart").map((each) => each.spec.data.values.length);
       const differences = all("h2").map((each) => each.textContent);
-      return { differences, before, strips, charts, found: items(), counted: one(".found").textContent };
+      const said = all(".soft").map((each) => each.textContent);
+      const over = said.filter((each) => each.includes("t over items")).length;
+      const also = { over, differences };
+      return { ...also, before, strips, charts, found: items(), counted: one(".found").textContent };
     """
     found = evaluate(path, program)
+    assert (page.document["over"], found["over"]) == ("items", 2)
     assert found["differences"] == ["Effects at region 2, within items"]
     assert found["charts"] == [len(page.document[name]) for name in ("at_region", "differences", "rows")]
     assert found["before"] == ["Item 1", "Item 2"]

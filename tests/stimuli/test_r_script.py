@@ -50,6 +50,10 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
     effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
     assert float(effect.split()[1]) == pytest.approx(0, rel=2e-6, abs=1e-6)
     assert "no region is given" not in out
+    in_nats = [f"{row},nats" for row in rows]
+    out = run_script(tmp_path, in_nats, "item,condition,model,region,surprisal,crossing,unit", "2")
+    effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
+    assert float(effect.split()[1]) == pytest.approx((2.5 + 1 + 4) / 3 / np.log(2), rel=1e-5)
 
 
 def test_factors_and_odd_headers(tmp_path: Path) -> None:

@@ -500,6 +500,8 @@ def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: P
         ("item,condition,word\n1,NA,a\nNA,NA,b\n", []),
         ("Item,sentence\n1,a | b\n2,a | b | c\n1,a | | b\n", ["more or fewer regions than its item has"]),
         ("item,sentence\n1,a [b] c\n1,a [b c]\n", ["more or fewer regions"]),
+        ("item,note,sentence\n1,x,\n1,x,a | b\n1,x,a | b\n2,x,\n", ["an earlier row is there again in"]),
+        ("item,sentence\n1,a | b\n,a | b\n,a | b | c\n", ["item is empty in row 3 and 1 more"]),
         ("item,sentence\n1,a | | b\n1,a | c | b\n", []),
         ("Item,sentence\n1,a\n,b\n2,c\n,d\n", ["Item is empty in row 3 and 1 more, and conditions are"]),
         ("item,sentence\n,a\n,b\n", []),

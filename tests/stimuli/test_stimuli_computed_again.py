@@ -167,6 +167,7 @@ class Case:
             row: Row = {"model": model, **unit}
             own = [nats(model, text, i) for i in range(first, last)]
             row |= {"surprisal": math.fsum(own) * scale, "n_tokens": len(own), "crossing": 0}
+            row |= {} if self.in_bits else {"unit": "nats"}
             row["unknown"] = text.split()[first:last].count("é")
             row["attachment"] = 2 * math.fsum(own) * scale if model == "two" else math.nan
             row["closed"] = float(sum(range(first, last))) if model == "two" else math.nan
@@ -190,6 +191,7 @@ class Case:
     def new(self) -> set[str]:
         """The names of the columns that are added."""
         names = {"model", "surprisal", "n_tokens", "unknown", "crossing", "attachment", "closed"}
+        names |= set() if self.in_bits else {"unit"}
         names |= {"region", "region_text"} if self.form in ("bars", "brackets") else set()
         names |= {"condition"} if self.form == "several" else set()
         names |= ({"item"} if self.form == "several" else {"item", "condition"}) if self.renamed else set()

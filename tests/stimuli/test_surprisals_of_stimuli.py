@@ -155,6 +155,7 @@ def test_what_trees_add(models: dict[str, Path]) -> None:
         for name, scale in (("attachment", a_nat), ("closed", 1.0)):
             (a, b, c, _), (d, e, f, _) = (each.measures[name] * scale for each in whole)
             assert found[name].tolist() == pytest.approx([a + b, c, d, e + f], rel=2e-6, abs=1e-5)
+        assert found.get("unit", pd.Series()).tolist() == ["nats"] * 4 * nats
 
 
 def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pdtools.evaluation.comparison.effects import (
     pairs,
 )
 from pdtools.files.tables import Sheet, cell_text
-from pdtools.stimuli.columns import MILLISECONDS, PREDICTED
+from pdtools.stimuli.columns import MILLISECONDS, PREDICTED, UNIT
 
 ALL = "all"
 """The condition of tables without one."""
@@ -184,14 +184,16 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
         raise InputError("no row has an item, and effects are within items", file=file, hint=hint)
     notes: list[str] = []
     if missing := [row.source for row in rows if math.isnan(row.bits)]:
-        notes.append(f"{len(missing)} rows without a surprisal ({missing[0]}{_more(missing)}) are in no mean")
+        notes.append(f"in no mean: {counted(missing, 'without a surprisal')}")
     if asked:
         if any(len(row.condition) == 1 for row in rows) and len(asked) > 1:
             rows = _split(rows, [name for name, _ in asked], file)
-        if outside := [row.source for row in rows if not row.condition]:
-            names = " and ".join(name for name, _ in asked)
-            which = f"{len(outside)} rows ({outside[0]}{_more(outside)})"
-            notes.append(f"{which} have no level of {names}: they are in no mean and no effect")
+        names = " and ".join(name for name, _ in asked)
+        for has_item, which in ((True, "of items"), (False, "without an item")):
+            if outside := [row.source for row in rows if not row.condition and bool(row.item) == has_item]:
+                notes.append(
+                    f"in no mean and no effect, without a level of {names}: {counted(outside, which)}"
+                )
     elif sizes := _parts_of({row.condition[0] for row in rows if row.item}):
         notes.append(f"conditions look like a design of {sizes}: name its factors with --factors NAME,NAME")
     design = _factors(rows, asked, file)
@@ -237,13 +239,15 @@ def _slopes(sheets: Sequence[Sheet], models: Sequence[str]) -> Float | None:
         columns = {name: i for i, name in enumerate(sheet.columns)}
         if {"model", "surprisal", *MILLISECONDS} <= columns.keys():
             names = ("model", "surprisal", *MILLISECONDS)
-            for line, *cells_of in zip(sheet.numbers, *(sheet.texts(columns[n]) for n in names), strict=True):
+            texts = (sheet.texts(columns[name]) for name in names)
+            for line, scale, *cells_of in zip(sheet.numbers, _bits_of_units(sheet), *texts, strict=True):
                 try:
                     numbers = [float(cell) for cell in cells_of[1:] if cell]
                 except ValueError as error:
                     reason = f"surprisal and ms are {', '.join(cells_of[1:])}, not numbers"
                     raise InputError(reason, file=sheet.name, line=line) from error
                 if len(numbers) == len(names) - 1:
+                    numbers[0] *= scale
                     rows.append((sheet.name, line, cells_of[0].strip(), numbers))
     most: dict[str, list[float]] = {}  # the row with the most bits
     for _, _, model, numbers in rows:
@@ -258,8 +262,18 @@ def _slopes(sheets: Sequence[Sheet], models: Sequence[str]) -> Float | None:
     return np.array([(ms / bits, (high - low) / 2 / abs(bits)) for bits, ms, low, high in of_models])
 
 
-def _more(sources: Sequence[str]) -> str:
-    return f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+def _bits_of_units(sheet: Sheet) -> list[float]:
+    """The bits of a row's unit, which is a nat if ``surprisal --nats`` wrote it."""
+    if UNIT not in sheet.columns:
+        return [1.0] * len(sheet.numbers)
+    units = sheet.texts(sheet.columns.index(UNIT))
+    return [1 / math.log(2) if unit.strip() == "nats" else 1.0 for unit in units]
+
+
+def counted(sources: Sequence[str], which: str) -> str:
+    """The number of rows, and the first one: ``3 rows of items (row 7 and 2 more)``."""
+    rows, more = ("rows", f" and {len(sources) - 1} more") if len(sources) > 1 else ("row", "")
+    return f"{len(sources)} {rows} {which} ({sources[0]}{more})"
 
 
 def _asked(text: str) -> list[tuple[str, str | None]]:
@@ -309,7 +323,8 @@ def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several:
             named = [", ".join(filter(None, pair)) for pair in zip(named, texts("version"), strict=True)]
         conditions = [(name,) for name in named]
     numbers = []
-    for line, value in zip(sheet.numbers, sheet.cells[by_name["surprisal"]], strict=True):
+    surprisals = zip(sheet.numbers, sheet.cells[by_name["surprisal"]], _bits_of_units(sheet), strict=True)
+    for line, value, scale in surprisals:
         try:
             number = float(cell_text(value) or "nan")
         except ValueError:
@@ -317,7 +332,7 @@ def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several:
         if math.isinf(number):
             reason = f"surprisal is {cell_text(value)!r}, not a number"
             raise InputError(reason, file=sheet.name, line=line)
-        numbers.append(number)
+        numbers.append(number * scale)
     others = [name for name in _PLACES if name in by_name][1:] if "word_number" not in by_name else []
     sources = [f"{f'{sheet.name} ' if several else ''}row {number}" for number in sheet.numbers]
     found = zip(
@@ -495,6 +510,11 @@ class DesignEffects:
         return ["region", *EFFECT, *(() if self.table.slopes is None else MILLISECONDS)]
 
     @property
+    def over_seeds(self) -> bool:
+        """True if a group has several seeds, so that intervals and tests are over these too."""
+        return any(len(own) > 1 for own in self.groups.values())
+
+    @property
     def label(self) -> str:
         """The name of the critical place."""
         return self.table.labels[self.critical]
@@ -554,10 +574,15 @@ def design_effects(
                 " table; --region names another"
             )
     if not by_place[critical] and table.is_named:
-        names = ", ".join(" and ".join(cell) for cell in cells(table.factors)[:4])
-        reason = (
-            f"no item has the conditions that an effect at region {table.labels[critical]} needs: {names}"
+        filled: NDArray[np.bool_] = np.logical_or.reduce(
+            np.isfinite(table.values[:, table.places.index(critical)]), axis=(0, 1)
         )
+        names = [" and ".join(cell) for cell in cells(table.factors)]
+        where = f"at region {table.labels[critical]}"
+        reason = f"no item has the conditions that an effect {where} needs: {', '.join(names[:4])}"
+        if not filled.all():
+            empty = [name for name, known in zip(names, filled, strict=True) if not known]
+            reason = f"no item has a surprisal {where} in {', '.join(empty[:4])}"
         hint = "--factors names what varies within items, and --region where"
         raise InputError(reason, file=table.file, hint=hint)
     if not everywhere:

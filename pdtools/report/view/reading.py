@@ -86,7 +86,7 @@ def _mean(members: Sequence[Loaded]) -> Loaded:
         zip(_GAIN, _over_seeds([[of[name] for name in _GAIN] for of in models]), strict=True)
     )
     mean["coefficients"] = {
-        name: {"sum": _estimates([of["coefficients"][name]["sum"] for of in models])}
+        name: {"sum": {"for_new": _estimates([_sum(of["coefficients"][name]) for of in models])}}
         for name in models[0].get("coefficients") or {}
     }
     effects = []
@@ -102,6 +102,12 @@ def _mean(members: Sequence[Loaded]) -> Loaded:
         )
     document = {**first.document, "scores": {"by_model": {first.group: mean}, "effects": effects}}
     return replace(first, model=first.group, document=document)
+
+
+def _sum(coefficients: Mapping[str, Any]) -> Mapping[str, float]:
+    """The sum over a word and those before it, with its interval for other items and readers."""
+    found: Mapping[str, float] = coefficients["sum"]["for_new"]
+    return found
 
 
 def _estimates(of: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -130,7 +136,7 @@ def _check(each: Loaded) -> None:
         check_values({"ratio": ratio}, {f"ratio.{name}": NUMBER for name in _ESTIMATE if ratio}, file)
     for model in scores["by_model"].values():
         check_values(model, {"coefficients": OBJECT}, file)
-        of = {f"coefficients.*.sum.{name}": NUMBER for name in _ESTIMATE}
+        of = {f"coefficients.*.sum.for_new.{name}": NUMBER for name in _ESTIMATE}
         check_values(model, of, file, optional="" if not model.get("coefficients") else " ")
 
 
@@ -252,9 +258,9 @@ def _milliseconds(of_task: Sequence[Loaded]) -> dict[str, Any]:
         {
             "name": predictor,
             "series": _name(each, name, of_task),
-            **_scores(found["sum"]),
+            **_scores(_sum(found)),
             "n": each.document["counts"]["words_regressed"],
-            "digits": decimals(*(found["sum"][name] for name in _ESTIMATE)),
+            "digits": decimals(*(_sum(found)[name] for name in _ESTIMATE)),
         }
         for each in of_task
         for name, model in each.document["scores"]["by_model"].items()
@@ -265,8 +271,8 @@ def _milliseconds(of_task: Sequence[Loaded]) -> dict[str, Any]:
     return {
         "name": "milliseconds",
         "title": f"Milliseconds a {units}",
-        "said": "The sum over a word and those before it, fitted to all words, with 95% intervals (Student's"
-        " t). Dashed: none.",
+        "said": "The sum over a word and those before it, fitted to all words, with 95% intervals for"
+        " other items and readers. Dashed: none.",
         "columns": [["name", "predictor"], ["series", "model"], *_COLUMNS],
         "rows": rows,
         "chart": dots(series=series, title=f"ms a {units}", chance=0.0, shares=False),

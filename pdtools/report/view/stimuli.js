@@ -57,12 +57,12 @@
   const effects = critical.length ? make("section", {}, make("h2", {}, `Effects${where}, within items`),
     table([text("model"), "effect", "levels", ...["bits", "95%", "bootstrap", "t", "df", "p", "items", ...(predicted ? ["ms", "95%"] : [])].map((name) => ({ name, number: true }))],
       critical.map((row) => [row.model, row.effect, row.contrast.replaceAll(" − ", "\u00a0−\u00a0"), digits(row.bits), ends(row.low, row.high), ends(row.boot_low, row.boot_high), digits(row.t), row.df, probability(row.p), row.items, ...(predicted ? [digits(row.ms, 1), ends(row.ms_low, row.ms_high)] : [])])),
-    make("p", { class: "soft" }, "Means over the items that have all the conditions, with 95% intervals, t and p by Student's t over items; p is not corrected. Bootstrap: the interval over items, from ten items on."),
+    make("p", { class: "soft" }, `Means over the items that have all the conditions, with 95% intervals, t and p by Student's t over ${page.over}; p is not corrected. Bootstrap: the interval over items, from ten items on.`),
     make("div", { class: "controls" }, copyButton("Copy the results sentence", page.results), copyButton("Copy the methods sentence", page.methods))) : null;
   frame(
     atRegion && make("section", {}, atRegion.element, make("p", { class: "soft" }, "Means over the items that have all the conditions, bits, with 95% intervals within items (Morey 2008).")),
     effects,
-    differences && make("section", {}, differences.element, make("p", { class: "soft" }, "Means over items, bits, with 95% intervals (Student's t). Dashed: no difference.")),
+    differences && make("section", {}, differences.element, make("p", { class: "soft" }, `Means over items, bits, with 95% intervals (Student's t over ${page.over}). Dashed: no difference.`)),
     make("section", {}, effects ? opening("Mean surprisal by region and condition", () => { setTimeout(drawMeans); return meansAndText; }) : meansAndText),
     section,
   );

@@ -8,7 +8,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pdtools.evaluation.comparison.designs import ALL, DesignEffects, Measured, Row, design_effects, measured
+from pdtools.evaluation.comparison.designs import (
+    ALL,
+    DesignEffects,
+    Measured,
+    Row,
+    counted,
+    design_effects,
+    measured,
+)
 from pdtools.evaluation.comparison.effects import cells
 from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.intervals import half_width
@@ -88,6 +96,7 @@ def stimuli_page(
             "critical": found.critical,
             "places": table.labels,
             "differences": differences,
+            "over": "items and seeds" if found.over_seeds else "items",
             "differences_chart": region_curves(
                 series=list(found.groups), conditions=names, called="effect", of="items", differences=True
             ),
@@ -173,13 +182,12 @@ def _notes(table: Measured) -> list[str]:
     if not table.is_named and {row.condition for row in table.rows} == {(ALL,)}:
         hint = "--factors NAME,NAME says which columns tell them apart"
         return [f"no column is called condition: all sentences are one ({hint})"]
-    unnumbered = sum(not row.item for row in table.rows)
-    if unnumbered == len(table.rows):
+    unnumbered = [row for row in table.rows if not row.item]
+    if len(unnumbered) == len(table.rows):
         return ["no row has an item, so there are no differences: surprisal --column item=NAME"]
-    if not unnumbered:
-        return []
-    why = "and in no mean of a condition that has items"
-    return [f"{unnumbered} rows without an item are in no difference, {why}"]
+    sources = [row.source for row in unnumbered if row.condition]  # the others are in table.notes
+    left_out = "in no difference, and in no mean of a condition that has items"
+    return [f"{left_out}: {counted(sources, 'without an item')}"] if sources else []
 
 
 def figures(page: Page) -> Figures:

@@ -213,6 +213,11 @@ def test_one_region_its_cells_and_the_sentence(tmp_path: Path) -> None:
     one = design_effects(read(tmp_path, FRAME, "Ambiguity"), region="1")
     assert [row["bits"] for row in one.rows("1")] == [-9.0, -9.0, 0.0]
     assert one.notes == []
+    spoken = FRAME.assign(region_text="cried", surprisal=FRAME.Item * (FRAME.Length == "long"))
+    spoken.loc[spoken.Length == "long", "surprisal"] += 10.0  # 11, 12 and 13 bits: t = 12√3
+    named = design_effects(read(tmp_path, spoken, "Length"), region="2 cried")
+    assert (named.critical, named.label) == ("2", "2 cried")
+    assert "was 12.00 bits, 95% CI [9.52, 14.48], t(2) = 20.78, p = .002 (3" in results_sentence(named)
 
 
 def test_in_python(tmp_path: Path) -> None:
@@ -227,7 +232,7 @@ def test_items_that_lack_a_condition_are_named_by_rows(tmp_path: Path) -> None:
     frame = FRAME[(FRAME.Item != 2) | (FRAME.Condition != "amb_long") | (FRAME.model != "n")].copy()
     frame.loc[(frame.Item == 3) & (frame.model == "m") & (frame.region == 2), "surprisal"] = np.nan
     found = design_effects(read(tmp_path, frame, "Ambiguity,Length"), region="2")
-    assert found.table.notes == ["4 rows without a surprisal (row 19 and 3 more) are in no mean"]
+    assert found.table.notes == ["in no mean: 4 rows without a surprisal (row 19 and 3 more)"]
     assert found.notes == [
         "2 of 3 items lack a condition at region 2, left out of effects that need it: 2 (from row 10): no"
         " amb, long in n; 3 (from row 18): row 19 has no surprisal; row 21 has no surprisal; row 23 has no"
@@ -253,6 +258,11 @@ def test_items_that_lack_a_condition_are_named_by_rows(tmp_path: Path) -> None:
             FRAME[(FRAME.Item == 2) == (FRAME.Length == "long")],
             "Ambiguity,Length",
             "t.csv: no item has the conditions that an effect at region 2 needs: unamb and short, unamb and",
+        ),
+        (
+            FRAME[FRAME.Condition != "amb_long"],
+            "Ambiguity,Length",
+            "t.csv: no item has a surprisal at region 2 in amb and long (--factors names what varies within",
         ),
     ],
 )
@@ -285,15 +295,29 @@ def test_doubts_are_said(tmp_path: Path) -> None:
     named = frame.assign(Condition=hyphens).drop(columns=["Ambiguity", "Length"])
     notes = read(tmp_path, named, "a,b").notes
     assert notes == [
-        "16 rows (row 70 and 15 more) have no level of a and b: they are in no mean and no effect",
+        "in no mean and no effect, without a level of a and b: 16 rows of items (row 70 and 15 more)",
         "item 2 has amb, long in row 16 and row 50, more often than another condition: means of such rows"
         " count",
     ]
-    notes = read(tmp_path, frame, "Ambiguity,Length").notes
+    without = pd.concat([frame, FRAME[:3].assign(Item=None, Length=""), FRAME[:1].assign(Length="")])
+    notes = read(tmp_path, without, "Ambiguity,Length").notes
+    start = "in no mean and no effect, without a level of Ambiguity and Length: "
+    assert notes[:2] == [
+        f"{start}1 row of items (row 89)",
+        f"{start}3 rows without an item (row 86 and 2 more)",
+    ]
     assert "Length has the levels 'Short' and 'short': are they the same?" in notes
     assert read(tmp_path, FRAME).notes == [
         "conditions look like a design of 2 × 2: name its factors with --factors NAME,NAME"
     ]
+    filler = FRAME[:1].assign(Item=None, Ambiguity="filler")
+    assert read(tmp_path, pd.concat([filler, FRAME]), "Ambiguity").factors[0].levels == ("unamb", "amb")
+    paths = [tmp_path / "t.csv", tmp_path / "u.csv"]
+    for path, model in zip(paths, ("m", "n"), strict=True):
+        own = FRAME[FRAME.model == model].replace({5.0: np.nan} if model == "n" else {})
+        own.to_csv(path, index=False)
+    notes = measured([read_sheet(str(path)) for path in paths], "Length").notes
+    assert notes == [f"in no mean: 6 rows without a surprisal ({paths[1]} row 3 and 5 more)"]
     with pytest.raises(InputError, match=r"t.csv:2: surprisal is 'inf', not a number"):
         read(tmp_path, "model,item,surprisal\nm,1,inf\n")
 

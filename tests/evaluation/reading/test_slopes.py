@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from toy_reading import save_models, write_times
 
 import pdtools
 from pdtools.cli.main import run
+from pdtools.evaluation.comparison.designs import measured
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import fit, for_new
 from pdtools.report.view.stimuli import figures, stimuli_page
-from pdtools.stimuli.columns import PREDICTED
+from pdtools.stimuli.columns import PREDICTED, sheet_of_pandas
 
 COVERAGE = script(Path(__file__).parents[3] / "benchmarks" / "reading_milliseconds.py")
 SHEET = (
@@ -38,11 +40,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(folder: Path, output: str, *more: str) -> dict[str, Any]:
+def evaluate(folder: Path, output: str, *more: str, times: str = "times.tsv") -> dict[str, Any]:
     given = [str(folder / each) if (folder / each).exists() else each for each in more]
     asked = [
         "eval-reading",
-        str(folder / "times.tsv"),
+        str(folder / times),
         "-o",
         str(folder / output),
         "--samples",
@@ -157,6 +159,8 @@ def test_an_effect_is_of_the_errors_of_slope_and_items() -> None:
     assert value == pytest.approx(3 * own.mean())
     half = ((3 * w) ** 2 + (0.8 * own.mean()) ** 2 + (0.8 * w / 1.959963985) ** 2) ** 0.5
     assert (low, high) == (pytest.approx(value - half), pytest.approx(value + half))
+    of_seeds = in_milliseconds([np.repeat(bits[:1], 2, 0)], [np.repeat(one, 2, 0)])  # errors that they share
+    assert of_seeds == pytest.approx((value, low, high))
     other = np.array([[1.0, 0.5]])
     difference, low, high = in_milliseconds([bits[:1], bits[1:]], [one, other])
     both = bits[:, ~np.isnan(bits[0])]
@@ -193,6 +197,9 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert said.count(line) == 1
     assert "other surprisals" not in said
     nats = rows(folder, *models, "--nats")
+    in_bits, in_nats = (measured([sheet_of_pandas(pd.DataFrame(own))]) for own in (found, nats))
+    assert in_nats.values == pytest.approx(in_bits.values, abs=1e-6, nan_ok=True)
+    assert in_nats.slopes == pytest.approx(in_bits.slopes, rel=1e-5)
     assert [float(row["ms"]) for row in nats] == pytest.approx([float(row["ms"]) for row in found], abs=1e-6)
     capsys.readouterr()
     few = rows(folder, *models[:2], "--correct-spaces", slopes="beams")
@@ -202,10 +209,37 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert ") at it, beside length\n" in said
     rows(folder, *models[:2], beam=3)
     assert "ms, pushdown: the slope is of other surprisals: beam 4 there, 3 here\n" in capsys.readouterr().err
+    rows(folder, *models[2:], "--correct-spaces")
+    said = "the slope is of other surprisals: spaces_corrected False there, True here"
+    assert f"ms, base: {said}\n" in capsys.readouterr().err
+    stimuli = pd.read_csv(folder / "stimuli.csv")
+    with pytest.warns(UserWarning, match=f"^ms: {said}$"):
+        pdtools.load(folder / "base").surprisal(stimuli, slopes=folder / "r", correct_spaces=True)
     model = pdtools.load(folder / "pushdown", beam=4)
-    frame = model.surprisal(pd.read_csv(folder / "stimuli.csv"), slopes=folder / "r", nats=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        frame = model.surprisal(stimuli, slopes=folder / "r", nats=True)
+    assert not [each for each in warned if "slope" in str(each.message)]
     own = [float(row["ms_high"]) for row in found if row["model"] == "pushdown"]
     assert frame.ms_high.tolist() == pytest.approx(own, abs=1e-6)
+
+
+def test_slopes_of_chosen_rows(folder: Path) -> None:
+    """Times that are not fitted, of words that others have read, have no part in a slope's error."""
+    times = pd.read_csv(folder / "times.tsv", sep="\t")
+    words = pd.read_parquet(folder / "r" / "items.parquet")
+    slow = words[["item", "word_number", "word"]].assign(subject="s2", time=300 + 90 * words.surprisal_base)
+    more = slow[(slow.time > 100) & (slow.time < 3000)].astype({"item": int})
+    rows_of = pd.concat([times.assign(list="train"), more.assign(list="train")], ignore_index=True)
+    rows_of.loc[rows_of.index % 5 == 0, "list"] = "test"
+    rows_of.loc[rows_of.subject == "s1", "list"] = "train"
+    rows_of.to_csv(folder / "lists.tsv", sep="\t", index=False)
+    rows_of[rows_of.list == "train"].to_csv(folder / "train.tsv", sep="\t", index=False)
+    chosen, alone = (
+        evaluate(folder, f"of-{name}", "--model", "base", *more, times=f"{name}.tsv")
+        for name, more in (("lists", ["--fit", "list=train"]), ("train", []))
+    )
+    assert chosen["scores"]["by_model"]["base"] == alone["scores"]["by_model"]["base"]
 
 
 def test_what_has_no_slope(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +302,8 @@ def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.Cap
     ]
     names = ["Condition", "model", "item", "condition", "region", "surprisal", "ms", "ms_low", "ms_high"]
     frame = pd.DataFrame(rows, columns=names)
-    frame.loc[frame.index[-1], "surprisal":] = np.nan
+    frame = frame.sort_values(["item", "condition", "region", "model"], ignore_index=True)
+    frame.loc[[0, len(frame) - 1], "surprisal":] = np.nan  # the first time is of the second model
     frame.to_csv(tmp_path / "t.csv", index=False)
     given = ["compare", str(tmp_path / "t.csv"), "--region", "2"]
     assert run([*given, "-o", str(tmp_path / "e.csv")]) == 0
