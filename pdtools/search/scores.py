@@ -44,7 +44,7 @@ def is_pseudo(settings: Mapping[str, Any]) -> bool:
 
 def marked(name: str, *, pseudo: bool) -> str:
     """The name of a model in tables: it says whether the scores are pseudo-log-likelihoods."""
-    return f"{name} (pseudo)" if pseudo else name
+    return f"{name} (pseudo)" if pseudo and not name.endswith("(pseudo)") else name
 
 
 def asks_for_distributions(measures: Collection[Measure]) -> bool:

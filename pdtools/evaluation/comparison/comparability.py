@@ -77,7 +77,7 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str | Non
         if name == "margin" and None in (settings_a.get("beam"), settings_b.get("beam")):
             continue
         in_both = (name in settings_a and name in settings_b) or name in _OF_SOME
-        # Of pseudo-log-likelihoods pll says what the warning does.
+        # The warning of pseudo-log-likelihoods says no more than their pll.
         one, other = (
             None if name == "warning" and "pll" in each else each.get(name)
             for each in (settings_a, settings_b)

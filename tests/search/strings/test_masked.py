@@ -17,6 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.search import Model, SentenceScore, Unscorable, load_model
 from pdtools.search.families.masked import TOKENS_CPU, MaskedFamily
 from pdtools.search.options import DOCUMENT, Context, Pll
+from pdtools.search.scores import is_pseudo
 
 transformers = pytest.importorskip("transformers")
 KNOWS_WORDS = [kind for kind in KINDS if kind != "prepended"]
@@ -144,6 +145,17 @@ def test_the_longest_text(model: str, most: int | None, tmp_path: Path) -> None:
     assert long.reason == f"longer than the model: {most + 1} tokens, at most {most}"
 
 
+@pytest.mark.parametrize("n_words", [5, 6, 7])
+def test_a_context_is_cut_to_what_the_model_reads(n_words: int, tmp_path: Path) -> None:
+    """Of 20 positions two are [CLS] and [SEP]; a context has whole sentences, of six tokens each."""
+    folder = save_masked(tmp_path / "model", "words", positions=20)
+    given = Context(of="file", sentences=("a b c d e f", "b c d e f a"))
+    (score,) = load_model(folder, pll="original", context=given).score([" ".join("a" * n_words)])
+    assert isinstance(score, SentenceScore)
+    before = "".join(f"{each}\n" for each in given.sentences[n_words > 6 :])
+    assert score.logprobs.tolist() == near(plainly(folder, " ".join("a" * n_words), "original", before))
+
+
 def test_refusals(tmp_path: Path) -> None:
     folder = save_masked(tmp_path / "bert", "subwords")
     causal = save_gpt2(tmp_path / "gpt2", TEXTS)
@@ -199,6 +211,10 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert called("surprisal", "--text", "The dog barks.", "--model", bert, *options).count("\n") == 1 + len(
         values
     )
+    two = called("surprisal", "--text", "Old dogs.", "--model", bert, *options, "--nats", "--workers", "2")
+    own, other = (scores(load_model(bert, pll=pll), ["Old dogs."])[0] for pll in ("original", "within-word"))
+    assert own != near(other)
+    assert [-float(line.split("\t")[-1]) for line in two.splitlines()[1:]] == near(own)
     called(
         *("surprisal", table, "--model", bert, "--model", "demo-base", "--model", roberta),
         *(*options[2:], "-o", tmp_path / "o.csv"),
@@ -254,3 +270,13 @@ def test_reading_times_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.Cap
     assert run(["compare", *map(str, own)]) == 0
     names = capsys.readouterr().out.splitlines()[:2]
     assert [name.endswith("(pseudo)") for name in names] == [True, False]
+    assert run(["view", str(own[0]), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "bert (pseudo)" in page
+    assert "(pseudo) (pseudo)" not in page
+
+
+@pytest.mark.parametrize(("kinds", "expected"), [(["masked"], True), (["masked", "huggingface"], False)])
+def test_results_of_several_models_are_pseudo_if_all_are(kinds: list[str], expected: bool) -> None:
+    assert is_pseudo({"models": {f"m{k}": {"kind": kind} for k, kind in enumerate(kinds)}}) == expected
+    assert is_pseudo({"kind": kinds[-1]}) == expected
