@@ -103,13 +103,17 @@ def message(text: str) -> None:
         print(visible(text), file=sys.stderr)
 
 
-def warn(settings: Mapping[str, Any]) -> None:
-    """Print warnings in the settings of results on standard error, also with ``--quiet``."""
-    if warning := settings.get("warning"):
-        print(f"pdtools: {warning}", file=sys.stderr)
-    used = settings.get("given_trees_used", {"left_out": {}})
-    for reason, number in used["left_out"].items():
-        print(f"pdtools: {number} of the {used['trees']} trees excluded: {reason}", file=sys.stderr)
+def warn(*of_models: Mapping[str, Any]) -> None:
+    """Print warnings in the settings of results on standard error, also with ``--quiet``; each once."""
+    said: dict[str, None] = {}
+    for settings in of_models:
+        if warning := settings.get("warning"):
+            said[str(warning)] = None
+        used = settings.get("given_trees_used", {"left_out": {}})
+        for reason, number in used["left_out"].items():
+            said[f"{number} of the {used['trees']} trees excluded: {reason}"] = None
+    for line in said:
+        print(f"pdtools: {line}", file=sys.stderr)
 
 
 def say_it_will_stop() -> None:

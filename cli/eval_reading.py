@@ -11,7 +11,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files.tables import check_table_name
 from pdtools.provenance.hub import name_of_snapshot
 
-from .console import bar, message
+from .console import bar, message, warn
 from .evaluating import Evaluating
 from .options import (
     ContextOptions,
@@ -178,6 +178,7 @@ def eval_reading(
         if table is not None:
             _write(table, results.table("observations"))
         evaluating.deliver(results)
+    warn(*(each.settings for each in scored))
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:

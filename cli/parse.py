@@ -225,7 +225,8 @@ def parse(
         described["split_words"] = split_words
     if own_words:
         tokenizer = splitter_files(parser, model)
-        message(f"words split by {', '.join(tokenizer)}")
+        shown = tokenizer if len(tokenizer) <= 3 else [os.path.commonpath(tokenizer)]
+        message(f"words split by {', '.join(shown)}")
         settings["split_words"] = [identify(file).get("sha256") for file in tokenizer]
         prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
         splitter = load_splitter(parser, model, sentences=split_sentences)

@@ -277,8 +277,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
         n_breaks = write(rows, asked.output)
         stimuli.exclude_empty(rejects)
         write_rejects(asked.output, rejects)
-    for about in settings.values():
-        warn(about)
+    warn(*settings.values())
     for name, own in made.items():
         if asked.correct_spaces and not own.corrects_spaces:
             message(f"{name}: not corrected for spaces, which its model cannot")

@@ -14,6 +14,7 @@ from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.tables import Cell, decimals, percent, print_note, print_table
+from pdtools.search.scores import is_pseudo
 
 _ALPHA = 0.05  # below it differences are called significant
 _COUNTS = ("items", "scored", "ties")
@@ -107,7 +108,8 @@ def print_perplexity(results: Results) -> None:
         for name, score in results.scores.items()
         if score is not None
     ]
-    print_table(["score", "value"], rows, title="Perplexity", digits=4)
+    title = "Pseudo-perplexity" if is_pseudo(results.settings) else "Perplexity"
+    print_table(["score", "value"], rows, title=title, digits=4)
     counts: list[tuple[Cell, ...]] = [(name, count) for name, count in results.counts.items()]
     print()
     print_table(["count", "value"], counts)

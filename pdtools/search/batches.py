@@ -40,9 +40,9 @@ def in_batches(
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     found: dict[int, R] = {}
-    while order:
-        size = fit(lengths[order[0]])
-        batch, order = order[:size], order[size:]
+    while len(found) < len(order):
+        start = len(found)
+        batch = order[start : start + fit(lengths[order[start]])]
         with explained_memory_errors():
             found.update(zip(batch, work(batch), strict=True))
     return [found[i] for i in range(len(lengths))]

@@ -35,9 +35,16 @@ def is_unknown(token: str) -> bool:
     return _UNKNOWN.fullmatch(token) is not None
 
 
+def is_pseudo(settings: Mapping[str, Any]) -> bool:
+    """Return whether settings are of pseudo-log-likelihoods; those of several models, whether all are."""
+    models = settings.get("models")
+    of_models = [*models.values()] if isinstance(models, dict) and models else [settings]
+    return all(each.get("kind") == "masked" for each in of_models)
+
+
 def marked(name: str, *, pseudo: bool) -> str:
     """The name of a model in tables: it says whether the scores are pseudo-log-likelihoods."""
-    return f"{name} (pseudo)" if pseudo else name
+    return f"{name} (pseudo)" if pseudo and not name.endswith("(pseudo)") else name
 
 
 def asks_for_distributions(measures: Collection[Measure]) -> bool:

@@ -28,9 +28,15 @@ _DESCRIPTIONS = (
 )
 # For these, None means unknown, or not applicable.
 _NONE_IS_NO_VALUE = ("beam", "eos")
-_NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
+_NONE = {
+    "limit": "all",
+    "margin": "none",
+    "text_style": "as given",
+    "streams": "each row by itself",
+    "pll": "none (probabilities)",
+}
 # Settings of some kinds of results: if only one of two has it, it differs.
-_OF_SOME = ("streams", "warning", "given_trees", "context", "context_parses", "window", "stride")
+_OF_SOME = ("streams", "warning", "pll", "given_trees", "context", "context_parses", "window", "stride")
 _NAMES = {
     "limit": "most pairs or prefixes",
     "eos": "end-of-sentence counted",
@@ -38,6 +44,7 @@ _NAMES = {
     "bos": "beginning-of-sentence read first",
     "dtype": "type of the weights",
     "cutoff_len": "length limit",
+    "pll": "pseudo-log-likelihoods",
 }
 
 
@@ -70,7 +77,11 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str | Non
         if name == "margin" and None in (settings_a.get("beam"), settings_b.get("beam")):
             continue
         in_both = (name in settings_a and name in settings_b) or name in _OF_SOME
-        one, other = settings_a.get(name), settings_b.get(name)
+        # The warning of pseudo-log-likelihoods says no more than their pll.
+        one, other = (
+            None if name == "warning" and "pll" in each else each.get(name)
+            for each in (settings_a, settings_b)
+        )
         if not in_both or one == other or (name in _NONE_IS_NO_VALUE and None in (one, other)):
             continue
         shown = _NAMES.get(name, name.replace("_", " "))

@@ -13,7 +13,7 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import RESULTS, read_document
 from pdtools.files import Kind, check_kind
-from pdtools.search.scores import marked
+from pdtools.search.scores import is_pseudo, marked
 
 _SEED = re.compile(r"([-_. ]+(seed|s)?)?[-_. ]*\d*$")
 
@@ -99,7 +99,7 @@ def model_of(folder: Path, evaluations: Mapping[str, Path], *, as_one: bool = Fa
     if len(trained) > 1 and not as_one:
         raise InputError("results of several models in one folder", file=folder)
     seed, training = trained.pop() if len(trained) == 1 else (None, None)
-    pseudo = any(document["settings"].get("kind") == "masked" for document in documents)
+    pseudo = any(is_pseudo(document["settings"]) for document in documents)
     return ModelResults(folder=folder, evaluations=evaluations, seed=seed, training=training, pseudo=pseudo)
 
 

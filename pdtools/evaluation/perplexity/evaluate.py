@@ -15,6 +15,7 @@ from pdtools.evaluation.perplexity.record import KINDS
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
+from pdtools.search.scores import is_pseudo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +140,7 @@ def evaluate_string_perplexity(
                 yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
 
     items = _items_of_texts(texts(), model, rejects, progress, len(shards))
-    marginal = {} if _is_pseudo(model) else {"marginal": "exact"}
+    marginal = {} if is_pseudo(model.settings) else {"marginal": "exact"}
     return _results(items, len(rejects), {**_settings_of(model), **marginal}, shards)
 
 
@@ -212,15 +213,11 @@ class _Text(NamedTuple):
     line: int
 
 
-def _is_pseudo(model: Model) -> bool:
-    return bool(model.settings.get("kind") == "masked")
-
-
 def _items_of_texts(
     texts: Iterable[_Text], model: Model, rejects: Rejects, progress: Progress, number: int | None
 ) -> pa.Table:
     rows = _score_texts(texts, model, rejects, progress, number)
-    if not _is_pseudo(model):
+    if not is_pseudo(model.settings):
         return _table(cut(rows, _ROWS_PER_BATCH))
     rows = ({**row, "marginal": None, "end_marginal": None, "pseudo": row["marginal"]} for row in rows)
     return _table(cut(rows, _ROWS_PER_BATCH), _PSEUDO)

@@ -15,7 +15,7 @@ from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, STRINGS_TABLE, check_values, read_results, read_table
 from pdtools.provenance.hub import name_of, name_of_snapshot
 from pdtools.report.tables import listed
-from pdtools.search.scores import marked
+from pdtools.search.scores import is_pseudo, marked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ def load(paths: Sequence[str]) -> list[Loaded]:
         names = {whose: _name_of_one(whose, [document for *_, document, _ in found]) for whose in names}
     return [
         Loaded(
-            model=marked(names[whose], pseudo=document["settings"].get("kind") == "masked"),
+            model=marked(names[whose], pseudo=is_pseudo(document["settings"])),
             task=task,
             folder=folder,
             document=document,

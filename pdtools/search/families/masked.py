@@ -18,12 +18,14 @@ from pdtools.search.scores import Measure, SentenceScore
 
 PSEUDO = "scores are pseudo-log-likelihoods ({}): sums of them are no log-probabilities"
 Mask = NDArray[np.bool_]
+# Tokens of a batch on the CPU, which is slower with more, and needs memory for all.
+TOKENS_CPU = 2048
 
-# For each way, the tokens that are masked (m, m): row t for the score of token t, given each token's word.
-MASKED: dict[Pll, Callable[[NDArray[np.int64]], Mask]] = {
-    "original": lambda words: np.eye(len(words), dtype=bool),
-    "within-word": lambda words: np.triu(words[:, None] == words),
-    "whole-word": lambda words: words[:, None] == words,
+# For each way, the tokens (m) that are masked for the score of token t, given each token's word.
+MASKED: dict[Pll, Callable[[NDArray[np.int64], int], Mask]] = {
+    "original": lambda words, t: np.arange(len(words)) == t,
+    "within-word": lambda words, t: (words == words[t]) & (np.arange(len(words)) >= t),
+    "whole-word": lambda words, t: words == words[t],
 }
 
 
@@ -82,37 +84,40 @@ class MaskedFamily(HuggingFaceFamily):
 
     def score(self, window: Sequence[EncodedText]) -> Iterator[SentenceScore]:
         """See :meth:`Family.score`."""
-        rows, at = [], []
-        for item in window:
-            row = np.array([*self._before, *item.before, *item.ids, *self._after], np.int32)
-            first = len(self._before) + len(item.before)
-            own = slice(first, first + len(item.ids))
-            for place, masked in enumerate(self._masked(np.array(item.pieces)), first):
-                copy = row.copy()
-                copy[own][masked] = self._tokenizer.mask_token_id
-                rows.append(copy)
-                at.append((place, row[place]))
-        values = iter(self._at(rows, at))
+        values = iter(self._logprobs([(item, t) for item in window for t in range(len(item.ids))]))
         for item in window:
             logprobs = np.array([next(values) for _ in item.ids])
             yield self._result(item, logprobs, np.zeros(len(item.ids), np.int32))
 
     @torch.inference_mode()
-    def _at(self, rows: Sequence[NDArray[np.int32]], at: Sequence[tuple[int, Any]]) -> list[float]:
-        """The log-probability, nats, of a token at its place in each row."""
+    def _logprobs(self, places: Sequence[tuple[EncodedText, int]]) -> list[float]:
+        """The log-probability, nats, of token t of each text. A batch makes its own masked copies."""
 
         def work(group: list[int]) -> list[float]:
-            padded, mask = self._padded([rows[i] for i in group])
-            places, tokens = (
-                torch.tensor([int(at[i][k]) for i in group], device=self._device) for k in (0, 1)
-            )
+            own = [places[i] for i in group]
+            padded, mask = self._padded([self._copy(item, t) for item, t in own])
+            columns = [len(self._before) + len(item.before) + t for item, t in own]
+            tokens = torch.tensor([item.ids[t] for item, t in own], device=self._device)
             logits = self._model(input_ids=padded, attention_mask=mask).logits
-            logits = logits[torch.arange(len(group)), places]  # (B, V)
+            logits = logits[torch.arange(len(group)), columns]  # (B, V)
             logprobs = logits.to(widest_float(logits.device)).log_softmax(1)
             found: list[float] = logprobs.gather(1, tokens[:, None])[:, 0].tolist()
             return found
 
-        return in_batches(list(map(len, rows)), self._fits, work)
+        around = len(self._before) + len(self._after)
+        lengths = [around + len(item.before) + len(item.ids) for item, _ in places]
+        return in_batches(lengths, self._fits, work)
+
+    def _fits(self, length: int) -> int:
+        most = super()._fits(length)
+        on_cpu = torch.device(self._device).type == "cpu" and self._max_batch is None
+        return max(1, min(most, TOKENS_CPU // length)) if on_cpu else most
+
+    def _copy(self, item: EncodedText, t: int) -> NDArray[np.int32]:
+        """A text as the model reads it, int32 (n), masked for the score of its token t."""
+        own = np.array(item.ids, np.int32)
+        own[self._masked(np.array(item.pieces), t)] = self._tokenizer.mask_token_id
+        return np.array([*self._before, *item.before, *own, *self._after], np.int32)
 
 
 def _longest(model: Any) -> int | None:

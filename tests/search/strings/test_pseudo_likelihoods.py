@@ -15,7 +15,9 @@ from toy_tokenizers import KINDS, save_masked
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.search import Model, SentenceScore, Unscorable, load_model
+from pdtools.search.families.masked import TOKENS_CPU, MaskedFamily
 from pdtools.search.options import DOCUMENT, Context, Pll
+from pdtools.search.scores import is_pseudo
 
 transformers = pytest.importorskip("transformers")
 KNOWS_WORDS = [kind for kind in KINDS if kind != "prepended"]
@@ -103,11 +105,25 @@ def in_a_document(texts: list[str]) -> list[Any]:
     return [line.sentence for line in with_documents(read_inputs([GivenText.of(texts)], "text", None), 256)]
 
 
-def test_batches_do_not_matter(tmp_path: Path) -> None:
+def test_batches_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masked copies are made batch by batch, so that a window of long texts needs no memory for all."""
     folder = save_masked(tmp_path / "model", "subwords", model="Roberta")
-    together, alone = (scores(load_model(folder, search=search(n)), TEXTS) for n in (None, 1))
+    texts = [*TEXTS, "a dog " * 120]
+    alone = scores(load_model(folder, search=search(1)), texts)
+    sizes: list[tuple[int, int]] = []
+    padded = MaskedFamily._padded
+
+    def recorded(self: MaskedFamily, rows: Any) -> Any:
+        sizes.append((len(rows), max(map(len, rows))))
+        return padded(self, rows)
+
+    monkeypatch.setattr(MaskedFamily, "_padded", recorded)
+    together = scores(load_model(folder), texts)
     for one, other in zip(together, alone, strict=True):
         assert one == near(other)
+    assert len(sizes) > 1
+    assert max(rows * length for rows, length in sizes) <= TOKENS_CPU
+    assert sum(rows for rows, _ in sizes) == sum(map(len, alone))
 
 
 def search(max_batch: int | None) -> Any:
@@ -127,6 +143,17 @@ def test_the_longest_text(model: str, most: int | None, tmp_path: Path) -> None:
     assert np.isfinite(fits.logprobs).all()
     assert isinstance(long, Unscorable)
     assert long.reason == f"longer than the model: {most + 1} tokens, at most {most}"
+
+
+@pytest.mark.parametrize("n_words", [5, 6, 7])
+def test_a_context_is_cut_to_what_the_model_reads(n_words: int, tmp_path: Path) -> None:
+    """Of 20 positions two are [CLS] and [SEP]; a context has whole sentences, of six tokens each."""
+    folder = save_masked(tmp_path / "model", "words", positions=20)
+    given = Context(of="file", sentences=("a b c d e f", "b c d e f a"))
+    (score,) = load_model(folder, pll="original", context=given).score([" ".join("a" * n_words)])
+    assert isinstance(score, SentenceScore)
+    before = "".join(f"{each}\n" for each in given.sentences[n_words > 6 :])
+    assert score.logprobs.tolist() == near(plainly(folder, " ".join("a" * n_words), "original", before))
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -167,6 +194,7 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
     """In lines, tables of several models, results, comparisons, pages; its numbers are the scores'."""
     values = np.array(scores(load_model(bert, pll="original"), ["The dog barks."])[0])
     options = ["--pll", "original", "-q", "--device", "cpu"]
+    roberta = save_masked(tmp_path / "roberta", "subwords", model="Roberta")
     table = tmp_path / "stimuli.csv"
     table.write_text("item,condition,sentence\n1,a,The dog barks.\n1,b,The dogs bark.\n")
     pairs = tmp_path / "pairs.tsv"
@@ -183,22 +211,31 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert called("surprisal", "--text", "The dog barks.", "--model", bert, *options).count("\n") == 1 + len(
         values
     )
+    two = called("surprisal", "--text", "Old dogs.", "--model", bert, *options, "--nats", "--workers", "2")
+    own, other = (scores(load_model(bert, pll=pll), ["Old dogs."])[0] for pll in ("original", "within-word"))
+    assert own != near(other)
+    assert [-float(line.split("\t")[-1]) for line in two.splitlines()[1:]] == near(own)
     called(
-        "surprisal", table, "--model", bert, "--model", "demo-base", *options[2:], "-o", tmp_path / "o.csv"
+        *("surprisal", table, "--model", bert, "--model", "demo-base", "--model", roberta),
+        *(*options[2:], "-o", tmp_path / "o.csv"),
     )
     assert {line.split(",")[3] for line in (tmp_path / "o.csv").read_text().splitlines()[1:]} == {
         "bert (pseudo)",
+        "roberta (pseudo)",
         "demo-base",
     }
     printed = called("eval-ppl", text, "--model", bert, *options, "-o", tmp_path / "bert-ppl")
     pseudo = np.exp(-values.sum() / 3)
     assert f"{pseudo:.4f}".rstrip("0") in printed
+    assert printed.startswith("Pseudo-perplexity\n")
     assert "ppl_word_pseudo" in printed
     assert "marginal" not in printed
     assert run(["eval-ppl", str(text), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-ppl")]) == 0
     capsys.readouterr()
     assert run(["compare", str(tmp_path / "bert-ppl"), str(tmp_path / "demo-ppl")]) == 1
-    assert "no score that" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no score that" in said
+    assert "ppl: pseudo-log-likelihoods: original and none (probabilities)\n" in said
     called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs")
     assert (
         run(["eval-blimp", str(pairs), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-pairs")]) == 0
@@ -209,3 +246,37 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
         assert run(command) == 0
         said = capsys.readouterr().out + (tmp_path / "page.html").read_text() if "view" in command else ""
     assert "bert-pairs (pseudo)" in said
+
+
+def test_reading_times_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Effects, gains, columns, and their comparison with a model of probabilities."""
+    draw = np.random.default_rng(0)
+    times = tmp_path / "times.csv"
+    rows = [
+        f"{item},{place},{word},{300 + draw.normal() * 30}\n"
+        for item in range(12)
+        for place, word in enumerate(draw.choice(["the", "dog", "barks", "that", "old"], 9), 1)
+    ]
+    times.write_text("item,word_number,word,time\n" + "".join(rows))
+    gpt2 = save_gpt2(tmp_path / "gpt2", TEXTS)
+    own = [tmp_path / "own", tmp_path / "other"]
+    for model, folder in ((bert, own[0]), (gpt2, own[1])):
+        asked = ["--model", str(model), "-o", str(folder), "--samples", "100", "-q", "--device", "cpu"]
+        assert run(["eval-reading", str(times), *asked]) == 0
+        out, err = capsys.readouterr()
+        is_pseudo = folder == own[0]
+        assert err.count("pseudo-log-likelihoods (within-word)") == is_pseudo
+        assert ("bert (pseudo): surprisal" in out and "surprisal_bert_pseudo" in out) == is_pseudo
+    assert run(["compare", *map(str, own)]) == 0
+    names = capsys.readouterr().out.splitlines()[:2]
+    assert [name.endswith("(pseudo)") for name in names] == [True, False]
+    assert run(["view", str(own[0]), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "bert (pseudo)" in page
+    assert "(pseudo) (pseudo)" not in page
+
+
+@pytest.mark.parametrize(("kinds", "expected"), [(["masked"], True), (["masked", "huggingface"], False)])
+def test_results_of_several_models_are_pseudo_if_all_are(kinds: list[str], expected: bool) -> None:
+    assert is_pseudo({"models": {f"m{k}": {"kind": kind} for k, kind in enumerate(kinds)}}) == expected
+    assert is_pseudo({"kind": kinds[-1]}) == expected
