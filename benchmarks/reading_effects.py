@@ -14,7 +14,7 @@ import argparse
 
 import numpy as np
 
-from pdtools.evaluation.reading.effects import Contrast
+from pdtools.evaluation.reading.effects import ConditionPair
 from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
@@ -69,7 +69,9 @@ def one(rng: np.random.Generator) -> list[list[float]]:
     )
     words = tuple(WordValues({"surprisal": row}, {}, np.full(WORDS, -1)) for row in surprisal)
     model = ModelWords("m", {}, words)
-    regression = Regression(least=0, samples=1000, seed=1, fit="filler", predict=(Contrast("hard", "easy"),))
+    regression = Regression(
+        least=0, samples=1000, seed=1, fit="filler", predict=(ConditionPair("hard", "easy"),)
+    )
     scores = evaluate_reading(times, [model], frequency=None, regression=regression).scores
     slopes = scores["by_model"]["m"]["coefficients"]["surprisal"]["by_word_before"]
     parts = [*(each[which] for which in ("human", "predicted") for each in scores["effects"]), *slopes]

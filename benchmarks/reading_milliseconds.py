@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.evaluation.comparison.effects import in_milliseconds
-from pdtools.evaluation.reading.regression import Estimate, Fit, fit, for_new
+from pdtools.evaluation.reading.regression import Coefficient, Fit, fit, for_new
 from pdtools.report.tables import Cell, print_table
 
 SIMULATIONS = 200
@@ -90,8 +90,8 @@ def one(case: Case, rng: np.random.Generator) -> list[bool]:
     marginal = float(np.sqrt((weights * np.diag(model.covariance)).sum() * model.variance))
     bits = case.bits + _DEVIATION * rng.normal(size=(1, case.stimuli))
     truth = sum(TRUTH) * case.bits
-    alone = Estimate(slope.value, np.array(0.0), slope.freedom)
-    slopes = [slope, None, alone, words, Estimate(words.value, np.array(marginal), words.freedom)]
+    alone = Coefficient(slope.value, np.array(0.0), slope.freedom)
+    slopes = [slope, None, alone, words, Coefficient(words.value, np.array(marginal), words.freedom)]
     found = []
     for each in slopes:
         low, high = (each or slope).interval()

@@ -139,7 +139,7 @@ def eval_reading(
         message(note)
 
     # These import torch, which takes seconds: only for readable input.
-    from pdtools.evaluation.reading.effects import Contrast
+    from pdtools.evaluation.reading.effects import ConditionPair
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
     from pdtools.evaluation.reading.scoring import external_words, measures_of, score_words
     from pdtools.stimuli.surprisals import named_models
@@ -155,7 +155,7 @@ def eval_reading(
         seed=seed,
         samples=samples,
         fit=fit,
-        predict=tuple(map(Contrast.read, predict or ())),
+        predict=tuple(map(ConditionPair.read, predict or ())),
     )
     measures = measures_of(regression.predictors, correct_spaces)
     models = named_models(

@@ -42,7 +42,7 @@ _TEXTS = ("word", "region_text", "text", "sentence")
 _SEPARATORS = ("_", "-", ".", "/", "|", ":", "+", "×", ",", " ")
 
 
-class Row(NamedTuple):
+class StimulusRow(NamedTuple):
     """A row of a table: the surprisal (bits; NaN: none) of a model at one place of a sentence.
 
     Attributes:
@@ -78,7 +78,7 @@ class Measured:
     """
 
     file: str
-    rows: list[Row]
+    rows: list[StimulusRow]
     factors: tuple[Factor, ...]
     is_named: bool
     models: list[str]
@@ -289,7 +289,7 @@ def _asked(text: str) -> list[tuple[str, str | None]]:
     return found
 
 
-def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several: bool) -> list[Row]:
+def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several: bool) -> list[StimulusRow]:
     """The rows of a table; conditions that have yet to be split have one part."""
     by_name = {name.casefold(): i for i, name in reversed(list(enumerate(sheet.columns)))}
     exact = [
@@ -346,10 +346,10 @@ def _rows(sheet: Sheet, asked: Sequence[tuple[str, str | None]] | None, several:
         sources,
         strict=True,
     )
-    return [Row(*cells) for cells in found]
+    return [StimulusRow(*cells) for cells in found]
 
 
-def _split(rows: Sequence[Row], names: Sequence[str], file: str) -> list[Row]:
+def _split(rows: Sequence[StimulusRow], names: Sequence[str], file: str) -> list[StimulusRow]:
     """Split the conditions' names into as many parts as there are factors."""
     conditions = Counter(row.condition[0] for row in rows if len(row.condition) == 1)
 
@@ -383,7 +383,7 @@ def _parts_of(conditions: Collection[str]) -> str | None:
 
 
 def _factors(
-    rows: Sequence[Row], asked: Sequence[tuple[str, str | None]] | None, file: str
+    rows: Sequence[StimulusRow], asked: Sequence[tuple[str, str | None]] | None, file: str
 ) -> tuple[Factor, ...]:
     found = []
     conditions = list(dict.fromkeys(row.condition for row in rows if row.condition))
@@ -412,7 +412,7 @@ def _some(levels: Sequence[str]) -> str:
 
 
 def _values(
-    rows: Sequence[Row],
+    rows: Sequence[StimulusRow],
     factors: Sequence[Factor],
     models: Sequence[str],
     places: Sequence[str],
@@ -444,7 +444,7 @@ def _values(
     return values, f"{what}, more often than another condition{more}: means of such rows count"
 
 
-def _labels(rows: Sequence[Row]) -> dict[str, str]:
+def _labels(rows: Sequence[StimulusRow]) -> dict[str, str]:
     """The names of places: with their name in the table or their words, if all items share these."""
     names: dict[str, set[str]] = {}
     texts: dict[str, set[str]] = {}

@@ -28,7 +28,7 @@ _WAYS = ("both", "items", "subjects")
 
 
 @dataclass(frozen=True)
-class Contrast:
+class ConditionPair:
     """An effect: the times of one condition minus another's."""
 
     more: str
@@ -40,7 +40,7 @@ class Contrast:
         return f"{self.more} − {self.less}"
 
     @classmethod
-    def read(cls, text: str) -> Contrast:
+    def read(cls, text: str) -> ConditionPair:
         """Parse two names with a comma between them.
 
         Raises:
@@ -122,7 +122,7 @@ def predicted_effects(
     fitted: NDArray[np.bool_],
     kept: NDArray[np.int64],
     designs: Sequence[Design],
-    contrasts: Sequence[Contrast],
+    contrasts: Sequence[ConditionPair],
     *,
     seed: int,
     samples: int,

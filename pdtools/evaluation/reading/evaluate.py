@@ -16,14 +16,14 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.bootstrap import CONFIDENCE
 from pdtools.evaluation.reading.effects import (
     EFFECTS,
-    Contrast,
+    ConditionPair,
     Design,
     chosen,
     effects_table,
     predicted_effects,
 )
 from pdtools.evaluation.reading.regression import (
-    Estimate,
+    Coefficient,
     Float,
     bootstrap_mean,
     fit,
@@ -77,7 +77,7 @@ class Regression:
     seed: int = 0
     samples: int = DEFAULT_SAMPLES
     fit: str | None = None
-    predict: tuple[Contrast, ...] = ()
+    predict: tuple[ConditionPair, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.predictors or set(self.predictors) - set(PREDICTORS):
@@ -326,8 +326,8 @@ def _tested(
 
 
 def _coefficients(
-    combined: Callable[[Float], Estimate],
-    for_new: Callable[[Float], Estimate],
+    combined: Callable[[Float], Coefficient],
+    for_new: Callable[[Float], Coefficient],
     names: Sequence[str],
     column: str,
     spillover: int,
@@ -347,7 +347,7 @@ def _coefficients(
     }
 
 
-def _as_json(estimate: Estimate) -> dict[str, float]:
+def _as_json(estimate: Coefficient) -> dict[str, float]:
     low, high = estimate.interval()
     return {
         "value": float(estimate.value),

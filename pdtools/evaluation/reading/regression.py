@@ -51,12 +51,12 @@ class Fit:
         """The unbiased variance of the noise: RSS / (n − p)."""
         return self.residual_sum / self.freedom
 
-    def combined(self, weights: Sequence[float] | Float) -> Estimate:
+    def combined(self, weights: Sequence[float] | Float) -> Coefficient:
         """A weighted sum of coefficients, with weights (p,)."""
         weights = np.asarray(weights, dtype=np.float64)
         value = weights @ self.coefficients
         error = np.sqrt(weights @ self.covariance @ weights * self.variance)
-        return Estimate(value, error, self.freedom)
+        return Coefficient(value, error, self.freedom)
 
     def logprobs(self, predictors: Float, times: Float) -> Float:
         """Log densities, nats, of times under the fit (its noise by maximum likelihood, RSS / n)."""
@@ -67,7 +67,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Coefficient:
     """An estimate of a coefficient, or of a sum of some: value, standard error, degrees of freedom."""
 
     value: Float
@@ -120,7 +120,7 @@ def for_new(
     groups: NDArray[np.int64],
     observed: tuple[NDArray[np.int64], NDArray[np.int64], Float] | None,
     weights: Float,
-) -> Estimate:
+) -> Coefficient:
     """A weighted sum of coefficients, with its error for other items, and for other subjects.
 
     Unlike :meth:`Fit.combined`, this allows for noise and effects that the words of an item share, and for
@@ -157,7 +157,7 @@ def for_new(
         noise = float(weights @ model.covariance @ weights * model.variance)
         variances.append(sum(variances) - noise)
         freedom = min(freedom, len(subjects) - 1)
-    return Estimate(weights @ model.coefficients, np.sqrt(max(variances)), freedom)
+    return Coefficient(weights @ model.coefficients, np.sqrt(max(variances)), freedom)
 
 
 def _jackknife(changes: Float) -> float:

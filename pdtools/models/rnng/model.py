@@ -21,7 +21,7 @@ from pdtools.models.grammar.output import Allowed, Linear, OutputLayer, Prefix, 
 from pdtools.models.grammar.state import ActionState, Memory
 from pdtools.models.kernels.decoding import blocks_of
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.rnng.batch import Stack, StackBatch
+from pdtools.models.rnng.stacks import ActionStack, StackBatch
 from pdtools.models.rnng.composition import composition_of
 from pdtools.models.rnng.config import RnngConfig
 from pdtools.trees.actions import InOrderIds, action_rows, in_order_actions
@@ -34,7 +34,7 @@ _CHAIN = "more than {} constituents opened in a row (config.max_chain)"
 
 
 @dataclass(kw_only=True)
-class StackState(ActionState):
+class RnngState(ActionState):
     """R prefixes of actions; their entries are the elements of their stacks.
 
     Attributes:
@@ -42,7 +42,7 @@ class StackState(ActionState):
         places: int64 (R, max_open), the index of each open constituent's first element among the entries.
         openers: int64 (R, max_open), the index of its opener.
         corner: int64 (R,), the index of the last word or constituent.
-        chain: int64 (R,), see :class:`pdtools.models.rnng.batch.Stack`.
+        chain: int64 (R,), see :class:`pdtools.models.rnng.stacks.ActionStack`.
         memory: vectors (entries, D), and states (entries, 2 layers D).
     """
 
@@ -237,7 +237,7 @@ class RnngLM(ActionLM):
 
     # --- action by action ---------------------------------------------------------------------
 
-    def start(self, rows: int, length: int = 1, entries: int | None = None) -> StackState:
+    def start(self, rows: int, length: int = 1, entries: int | None = None) -> RnngState:
         """See :meth:`ActionLM.start`."""
         config, like = self.config, self.begin
         zeros = torch.zeros(rows, dtype=torch.int64, device=self.device)
@@ -246,7 +246,7 @@ class RnngLM(ActionLM):
         real = torch.ones_like(self.continuing)
         real[self._special] = False
         whole = Linear(self.embedding.weight, self.token_bias)
-        return StackState(
+        return RnngState(
             hidden=like.new_zeros(rows, config.d_model),
             last=zeros - 1,
             read=zeros,
@@ -266,7 +266,7 @@ class RnngLM(ActionLM):
     @torch.no_grad()
     def advance(self, state: ActionState, tokens: Tensor, tape_row: Tensor | None = None) -> None:
         """See :meth:`ActionLM.advance`."""
-        assert isinstance(state, StackState)
+        assert isinstance(state, RnngState)
         ids, rows = self.actions, len(tokens)
         opens = (tokens >= ids.tokens) & (tokens < ids.first_closer)
         closes, begins = tokens >= ids.first_closer, state.last < 0
@@ -305,7 +305,7 @@ class RnngLM(ActionLM):
         state.chain = torch.where(opens, state.chain + 1, state.chain.where(goes_on, 0))
         state.last, state.read = tokens, state.read + 1
 
-    def _composed(self, state: StackState, rows: Tensor, innermost: Tensor) -> Tensor:
+    def _composed(self, state: RnngState, rows: Tensor, innermost: Tensor) -> Tensor:
         """The vectors (C, D) of the constituents that close in some rows (C,), open ones (C, 1)."""
         place, opener = (each[rows].gather(1, innermost) for each in (state.places, state.openers))
         counts = state.count[rows, None] - place - 1  # (C, 1)
@@ -323,7 +323,7 @@ class RnngLM(ActionLM):
     @torch.no_grad()
     def action_logprobs(self, state: ActionState, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See :meth:`ActionLM.action_logprobs`."""
-        assert isinstance(state, StackState)
+        assert isinstance(state, RnngState)
         assert state.output is not None
         may = self._allowed(state.last, state.n_open, state.chain)
         actions = self._action_logprobs(state.hidden, may)
@@ -387,7 +387,7 @@ class RnngLM(ActionLM):
             return False
         if not ids.in_order:
             return True
-        stack = Stack(ids, self._continues)
+        stack = ActionStack(ids, self._continues)
         chains = []
         for action in self._actions_of(tokens, tree)[:-1]:
             stack.push(action)

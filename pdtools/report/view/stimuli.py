@@ -12,7 +12,7 @@ from pdtools.evaluation.comparison.designs import (
     ALL,
     DesignEffects,
     Measured,
-    Row,
+    StimulusRow,
     counted,
     design_effects,
     measured,
@@ -167,7 +167,7 @@ def _at_region(found: DesignEffects) -> list[dict[str, Any]]:
     return rows
 
 
-def _items(rows: Sequence[Row]) -> list[Any]:
+def _items(rows: Sequence[StimulusRow]) -> list[Any]:
     """For each item, condition and model, texts and bits."""
     items: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
     for row in rows:

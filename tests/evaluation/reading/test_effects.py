@@ -17,7 +17,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.reading.effects import Contrast, _Cell, _Conversion, _with_interval
+from pdtools.evaluation.reading.effects import ConditionPair, _Cell, _Conversion, _with_interval
 from pdtools.evaluation.reading.scoring import external_words
 from pdtools.evaluation.reading.times import read_times
 
@@ -217,7 +217,7 @@ def test_an_item_has_one_group(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="group B here, and of A before"):
         read_times(str(tmp_path / "t.tsv"), columns={"group": "set"})
     with pytest.raises(PdtoolsError, match="two conditions"):
-        Contrast.read("a,b,c")
+        ConditionPair.read("a,b,c")
 
 
 def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pdtools.models.batch import Batch
 from pdtools.trees.actions import ActionIds
 
 
-class Stack:
+class ActionStack:
     """The sizes of one row's stack: the start, and words and constituents in phrases that are open or closed.
 
     Attributes:
@@ -72,7 +72,7 @@ class StackBatch(Batch):
     those of M - C embeddings, and of C composed constituents behind them, in the order of theirs.
 
     Attributes:
-        n_open, chain: int32 (B, N), see :class:`Stack`, after each action.
+        n_open, chain: int32 (B, N), see :class:`ActionStack`, after each action.
         state: int64 (B, N), the state after each action; 0 for others.
         leaves: int64 (M - C,), what is embedded: the start token, tokens, openers.
         below, vector: int64 (M,), of each state, the state below (its own if there is none) and what is read.
@@ -140,7 +140,7 @@ class StackBatch(Batch):
         opener, before, height = list[int](), list[int](), list[int]()  # each closed constituent's
         for b, row in enumerate(rows):
             first = len(below)
-            stack = Stack(ids, continues)
+            stack = ActionStack(ids, continues)
             on_stack: list[int] = []  # the states
             tokens[b, : len(row)] = row
             for i, action in enumerate(row[:-1]):
