@@ -21,9 +21,9 @@ from pdtools.models.grammar.output import Allowed, Linear, OutputLayer, Prefix, 
 from pdtools.models.grammar.state import ActionState, Memory
 from pdtools.models.kernels.decoding import blocks_of
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.rnng.stacks import ActionStack, StackBatch
 from pdtools.models.rnng.composition import composition_of
 from pdtools.models.rnng.config import RnngConfig
+from pdtools.models.rnng.stacks import ActionStack, StackBatch
 from pdtools.trees.actions import InOrderIds, action_rows, in_order_actions
 
 if TYPE_CHECKING:
