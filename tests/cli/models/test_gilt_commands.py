@@ -195,6 +195,11 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
         tmp_path / "r.conllu",
     )
     assert (tmp_path / "r.conllu").read_text() == again
+    # They are kept where the model has no parse: it has no word q.
+    (tmp_path / "tokens.conllu").write_text(again.replace("\tb\t", "\tq\t"))
+    asked = ["--from", "conllu", "--model", checkpoint, "--overwrite", "-o", tmp_path / "r.conllu"]
+    call("decode", tmp_path / "tokens.conllu", *asked)
+    assert "1-2\tab\t" in (tmp_path / "r.conllu").read_text()
     call("sample", "--model", checkpoint, "-n", 4, "-o", tmp_path / "samples.trees")
     assert len((tmp_path / "samples.trees").read_text().splitlines()) == 4
     call("view", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "page.html")
