@@ -33,6 +33,8 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("gilt", SMALL),
     ("gilt", {**SMALL, "scorer_width": 4, "positions": "none"}),
     ("sclm", {**SMALL, "runs": ["", "(S"]}),
+    ("rnng", {"n_labels": 3, "d_model": 8}),
+    ("rnng-in-order", {"n_labels": 3, "d_model": 8, "composition": "attention"}),
     ("rnn", {}),
     ("rnn", {"stack": "superposition", "controller": "rnn", "embedding_size": 5}),
     ("rnn", {"stack": "stratification", "first_input": "root"}),
