@@ -268,6 +268,7 @@ def difference_of_searches(pair: Pair, rows: Sequence[np.ndarray], beam: int, wo
     """The largest difference of log p of prefixes and strings that a search finds."""
     options = SearchOptions(beam=beam, word_beam=word_beam, fast_track=0)
     found = word_synchronous_search(pair.ours.eval(), rows, search=options)
+    assert all(np.isfinite(one.prefix_logprobs).all() for one in found), "too narrow: a search finds no tree"
     return max(
         float(np.abs(one.prefix_logprobs[1:] - search_released(pair, row, beam, word_beam)).max())
         for one, row in zip(found, rows, strict=True)
@@ -294,7 +295,7 @@ def differences(released: Path, name: str, composition: str) -> Iterator[dict[st
     pair = pair_of(released, name, composition, words=50, labels=5, d_model=24, normalize="all")
     losses, gradients = difference_of_losses(pair, rows)
     pair = pair_of(released, name, composition, words=50, labels=5, d_model=24, max_open=6)
-    searches = difference_of_searches(pair, [row for row, _ in rows[1:6]], 8, 3)
+    searches = difference_of_searches(pair, [row for row, _ in rows[1:6]], 100, 10)
     yield {"log p": losses, "gradients": gradients, "search": searches}
 
 
