@@ -181,7 +181,8 @@ def save_masked(folder: Path, kind: str, *, model: str = "Bert", positions: int 
     made = getattr(transformers, f"{model}ForMaskedLM")(config)
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.normal_(std=0.3)
+            if parameter.dim() > 1:  # norms stay as they are, so that what is hidden matters to the rest
+                parameter.normal_(std=0.5)
     made.save_pretrained(folder)
     return folder
 
