@@ -102,7 +102,13 @@ def _check_no_trees(path: str, search: SearchOptions, *, parses: bool) -> None:
 
 
 def ngram_family(
-    path: str, search: SearchOptions, *, context: Context, measures: Collection[Measure], parses: bool
+    path: str,
+    search: SearchOptions,
+    *,
+    dtype: Dtype,
+    context: Context,
+    measures: Collection[Measure],
+    parses: bool,
 ) -> Family:
     """The family of a file of n-grams, as it is asked.
 
@@ -110,6 +116,8 @@ def ngram_family(
         PdtoolsError: see :class:`pdtools.search.families.ngrams.NgramFamily`.
     """
     _check_no_trees(path, search, parses=parses)
+    if dtype != "float32":
+        raise PdtoolsError(f"{path}: n-grams have no weights to convert: leave out --dtype")
     return NgramFamily(path, context=context, measures=measures)
 
 

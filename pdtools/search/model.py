@@ -226,6 +226,7 @@ class Model:
             return ngram_family(
                 asked.model_dir,
                 asked.search,
+                dtype=asked.dtype,
                 context=asked.context,
                 measures=asked.measures,
                 parses=asked.parses,

@@ -105,6 +105,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, reason in [
         (["--pll", "original"], "leave out --pll"),
         (["--no-bos"], "without BOS"),
+        (["--dtype", "bf16"], "leave out --dtype"),
         (["--context", str(text)], "leave out --context"),
         (["--entropy"], "no whole distributions"),
         (["--parses"], "has no parses"),
