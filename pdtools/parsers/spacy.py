@@ -48,9 +48,7 @@ class SpacyParser(BatchedParser):
             spelled = [typed_quotes(word) for word in words]
             given.append(Doc(self._pipeline.vocab, words=spelled, sent_starts=starts))
         for words, parsed in zip(sentences, self._pipeline.pipe(given), strict=True):
-            parents = [
-                -1 if token.head is token or token.head.i == token.i else token.head.i for token in parsed
-            ]
+            parents = [-1 if token.head.i == token.i else token.head.i for token in parsed]
             yield with_arcs(words, [token.pos_ or "_" for token in parsed], parents)
 
 
