@@ -20,7 +20,7 @@ INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check 
 # Tests start many processes: what Python compiled for one serves the others.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-model test quick lint bench docs guide golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: demo demo-model test test-pages quick lint bench docs guide golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning study-syntax dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
@@ -34,8 +34,13 @@ demo-model: $(VENV)/installed
 	rm -rf data/models/demo data/models/demo-base
 	cp -R $(DEMO_MODEL)/demo $(DEMO_MODEL)/demo-base data/models/
 
+# What the package does.
 test: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal --ignore tests/studies $(PYTEST_ARGS)
+
+# Scripts of studies, pages and what they print.
+test-pages: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal tests/studies
 
 # What GitHub runs on Linux, macOS and Windows.
 quick: $(VENV)/installed-dev
