@@ -187,6 +187,20 @@ def _all_commands() -> Any:
     return typer.main.get_command(app)
 
 
+def parsed(arguments: list[str]) -> Any:
+    """The context of a recorded line's command, with its values and defaults; None if there is no such command."""
+    command, rest = _all_commands(), [*arguments]
+    while rest and hasattr(command, "get_command"):
+        command = command.get_command(None, rest.pop(0))
+    if command is None or hasattr(command, "get_command"):
+        return None
+    context = command.make_context(command.name, rest, resilient_parsing=True)
+    for parameter in command.params:
+        if context.params.get(parameter.name) is None:
+            context.params[parameter.name] = parameter.get_default(context)
+    return context
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
     set_quiet(False)

@@ -45,6 +45,7 @@ def merge(
     from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message
+    from .main import parsed
 
     if is_whole(Path(output)) and not job_path(output).exists():
         finished(output)  # deletes files that a killed merge may have left
@@ -52,21 +53,19 @@ def merge(
         return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
-    commands: Any = ctx.find_root().command
-    command, options = commands, [*arguments]
-    while options and hasattr(command, "get_command"):
-        command = command.get_command(ctx, options.pop(0))
-    if command is None or all(parameter.name != "shard" for parameter in command.params):
+    context = parsed(arguments)
+    if context is None or all(parameter.name != "shard" for parameter in context.command.params):
         raise InputError("not begun by a command of pdtools that works in chunks", file=job_path(output))
-    _check_outputs(command, options, job, output, scores)
+    _check_outputs(context.params, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # the provenance gets the command that made the output
     with only_merging():
+        commands: Any = ctx.find_root().command
         raise typer.Exit(commands.main(arguments, prog_name="pdtools", standalone_mode=False))
 
 
 def _check_outputs(
-    command: Any, options: list[str], job: dict[str, Any], output: str, scores: str | None
+    given: dict[str, Any], job: dict[str, Any], output: str, scores: str | None
 ) -> None:
     """Refuse a job that would write anything but the named files: it may be somebody else's.
 
@@ -74,8 +73,6 @@ def _check_outputs(
         InputError: naming the file that it would write.
     """
     file = job_path(output)
-    # Their faults are reported by the command: nothing after them is read then either.
-    given = command.make_context(command.name, options, resilient_parsing=True).params
     hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
     for made in (job["output"], given.get("output") or ""):
         if not _is_same(made, job, output):

@@ -7,14 +7,23 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
-from pdtools.files import STDIO, Source, check_output, is_stream, read_lines, recover_directory, watch_inputs
+from pdtools.files import (
+    STDIO,
+    Source,
+    check_output,
+    is_stream,
+    read_json,
+    read_lines,
+    recover_directory,
+    watch_inputs,
+)
 from pdtools.files.packed import has_ending
 from pdtools.jobs.devices import pick_device
 from pdtools.search.scores import Measure
@@ -313,8 +322,8 @@ def check_output_or_done(
 
     Raises:
         Done: if there is nothing to do.
-        PdtoolsError: if something exists that may not be replaced, or a slice or an unfinished run would
-            have to read standard input or a pipe again.
+        PdtoolsError: if something exists that may not be replaced, or was made with other options, or a slice
+            or an unfinished run would have to read standard input or a pipe again.
     """
     from pdtools.files.manifest import is_whole
     from pdtools.jobs import Done, begun, finished, is_to_replace, job_path
@@ -331,6 +340,8 @@ def check_output_or_done(
         if not (overwrite or unfinished):
             is_done |= os.path.isdir(output) == folder and is_whole(Path(output))
         if is_done:
+            if not plan.merging:
+                _check_same_options(Path(output))
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
         # The --overwrite of merged jobs applied to files that existed when they began.
         if unfinished and not (overwrite and (is_to_replace(output) or not plan.merging)):
@@ -350,6 +361,40 @@ def check_output_or_done(
                 f"{path}: of an unfinished run (--resume continues it, --overwrite starts again)"
             )
         check_target(path, folder=False, overwrite=rewritten, inputs=inputs)
+
+
+# Options that do not change results, and the name of the output.
+_SAME_RESULTS = {field.name for field in fields(ChunkOptions)}
+_SAME_RESULTS |= {"device", "threads", "latex", "details", "output"}
+
+
+def _check_same_options(output: Path) -> None:
+    """Refuse to take a complete folder for this command's output if it was made with other options.
+
+    Raises:
+        PdtoolsError: naming each option with both values. A file records no options: nothing is compared.
+    """
+    from .main import parsed
+
+    records = [output / name for name in ("results.json", "manifest.json") if (output / name).is_file()]
+    made = read_json(records[0])["provenance"]["command"][1:] if records else []
+    before, now = parsed(made), parsed(sys.argv[1:])
+    if before is None or now is None:
+        return
+    if before.command.name != now.command.name:
+        raise PdtoolsError(f"{output}: made by {before.command_path} (choose another name)")
+    different = [
+        f"{parameter.opts[0] if parameter.param_type_name == 'option' else parameter.name.upper()}"
+        f" was {before.params[parameter.name]!r}, now {now.params[parameter.name]!r}"
+        for parameter in now.command.params
+        if parameter.name not in _SAME_RESULTS
+        and before.params[parameter.name] != now.params[parameter.name]
+    ]
+    if different:
+        raise PdtoolsError(
+            f"{output}: done already, but with other options: {', '.join(different)}"
+            " (choose another name, or pass --overwrite)"
+        )
 
 
 def check_form(*, as_json: bool, latex: bool) -> None:

@@ -499,6 +499,37 @@ def test_json_of_a_slice_and_of_what_is_done(
     assert json.loads(capsys.readouterr().out) == {"output": str(command.output), "done": "already"}
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "said"),
+    [
+        ("eval-blimp", ["--beam", "3", "--margin", "2"], "--beam was 4, now 3, --margin was None, now 2.0"),
+        ("eval-ppl", ["--no-marginal"], "--marginal was True, now False"),
+        ("tapes", ["--lower-case", "--json"], "--lower-case was False, now True"),
+    ],
+)
+def test_what_is_done_with_other_options_is_not_done(
+    name: str,
+    other: list[str],
+    said: str,
+    case: Cases,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = case(name)
+
+    def called(*more: str) -> tuple[int, str]:
+        return pdtools(command(*more)), capsys.readouterr().err
+
+    assert called()[0] == 0
+    made = command.made()
+    assert called("--resume", "--workers", "2", "--json", "-q")[0] == 0
+    status, error = called("--resume", *other)
+    assert status == 1
+    assert f"done already, but with other options: {said}" in error
+    assert error.endswith(" (choose another name, or pass --overwrite)\n")
+    assert error.count("\n") == 1
+    assert command.made() == made
+
+
 @pytest.mark.parametrize("option", [["--resume"], ["--shard", "0/2"]])
 def test_a_pipe_has_no_folder(case: Cases, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     command = case("decode").arguments[:-2]

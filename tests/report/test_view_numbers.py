@@ -353,10 +353,24 @@ def lies(over: str, value: float, items: int, units: int) -> bool:
     return low <= value <= high
 
 
-def check_differences(shown: Any, task: str, rows: list[list[str]], outcomes: dict[str, str]) -> None:
+def ps_of_other_evaluations(tables: dict[str, list[list[str]]], task: str) -> list[float]:
+    """The p of overall scores of the page's other evaluations, from its tables of differences."""
+    groups = {name for of in UNITS.values() for level in ("field", "circuit") for name in of.get(level, ())}
+    return [
+        number(row[-2])
+        for other, (_, *rows) in tables.items()
+        for row in rows
+        if other != task and row[0] not in groups and row[-2] != "–"
+    ]
+
+
+def check_differences(
+    shown: Any, task: str, rows: list[list[str]], outcomes: dict[str, str], others: list[float]
+) -> None:
     """Differences of models, whose outcomes are those of others: every number, and the shades of small p.
 
-    Rows have a group, two models, the difference, its interval, the items that one alone has right, and p.
+    Rows have a group, two models, the difference, its interval, the items that one alone has right, and p;
+    ``others`` are the p of the other evaluations' overall scores.
     """
     coarse = {"blimp": "field", "sg": "circuit"}[task]
     groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
@@ -377,10 +391,11 @@ def check_differences(shown: Any, task: str, rows: list[list[str]], outcomes: di
         assert number(p) == pytest.approx(ps[name, a, b], rel=2e-6, abs=5.1e-5)
     holm: dict[tuple[str, str, str], float] = {}
     for overall in (True, False):
-        family = sorted((key for key in ps if (key[0] == "overall") == overall), key=ps.__getitem__)
-        for k, key in enumerate(family):
-            before = holm[family[k - 1]] if k else 0.0
-            holm[key] = min(1.0, max(before, (len(family) - k) * ps[key]))
+        family = [(ps[key], key) for key in ps if (key[0] == "overall") == overall]
+        family += [(p, ("", "", "")) for p in others] if overall else []
+        before = 0.0
+        for k, (p_of_one, key) in enumerate(sorted(family)):
+            before = holm[key] = min(1.0, max(before, (len(family) - k) * p_of_one))
     expected = [holm[row[0], row[1], row[2]] for row in rows]
     assert [number(row[-1]) for row in rows] == pytest.approx(expected, rel=2e-6, abs=5.1e-5)
     assert shown["marked"] == [p < 0.05 for p in expected]
@@ -394,7 +409,9 @@ def test_differences_of_two_models(task: str, two: Any) -> None:
     assert head == ["", "two-1 − one", "95% interval", "only one right", "only two-1 right", "p", "p (Holm)"]
     assert shown["caption"].endswith("Shaded: below 0.05 after it.")  # a note says the rest
     models = {"one": "one", "two-1": "two-1"}
-    check_differences(shown, task, [[name, *models, *cells] for name, *cells in rows], models)
+    tables = {name: two[name]["differences"]["cells"] for name in ("blimp", "sg")}  # others have no p
+    others = ps_of_other_evaluations(tables, task)
+    check_differences(shown, task, [[name, *models, *cells] for name, *cells in rows], models, others)
 
 
 def test_means_over_seeds(seeds: Any, folder: Path) -> None:
@@ -600,9 +617,15 @@ def test_differences_of_three_models(task: str, three: Any) -> None:
     shown = three[task]
     head, *rows = shown["cells"]
     assert head == ["", "A", "B", "B − A", "95% interval", "only A right", "only B right", "p", "p (Holm)"]
-    check_differences(shown, task, rows, {"one": "one", "two-1": "two-1", "three": "two-2"})
+    tables = {name: three[name]["cells"] for name in ("blimp", "sg", "parse", "reading")}
+    others = ps_of_other_evaluations(tables, task)
+    assert len(others) == 3
+    check_differences(shown, task, rows, {"one": "one", "two-1": "two-1", "three": "two-2"}, others)
     coarse = {"blimp": "field", "sg": "circuit"}[task]
-    families = f"for the 3 comparisons of overall scores, and separately the {3 * len(UNITS[task][coarse])}"
+    families = (
+        f"for the {3 + len(others)} comparisons of overall scores of all evaluations,"
+        f" and separately the {3 * len(UNITS[task][coarse])}"
+    )
     assert f"{families} comparisons by {coarse}. Shaded" in shown["caption"]
     assert "p: McNemar, exact, two-sided." in shown["caption"]
 
@@ -1125,6 +1148,7 @@ def test_figures_of_results(folder: Path) -> None:
     assert [each["task"] for each in page.document["benchmarks"]] == ["blimp", "sg", "parse", "reading"]
     figures = results.figures(page)
     models = [model for name in names for model in find_models(folder / name)]
+    compared = compare(by_seed(models))
     for name, *values in figures.tables["overview"][1]:
         assert values == pytest.approx([main_scores(model)[name] for model in names])
     for task, coarse in (("blimp", "field"), ("sg", "circuit")):
@@ -1148,14 +1172,12 @@ def test_figures_of_results(folder: Path) -> None:
                 if "datum" in layer["encoding"]["x"]
             ]
             assert dashed == ([0.5] if task == "blimp" else [])
-        of_task = [replace(model, evaluations={task: model.evaluations[task]}) for model in models]
-        compared = compare(by_seed(of_task))
         columns, listed = figures.tables[f"{task}-differences"]
         assert columns == ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
         pairs = [
             (score.name or score.score, pair)
             for score in compared.scores
-            if score.level in ("overall", coarse)
+            if score.evaluation == task and score.level in ("overall", coarse)
             for pair in score.pairs
         ]
         assert len({p for row in listed for p in row[-2:]}) > 3

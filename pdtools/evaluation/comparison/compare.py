@@ -99,7 +99,7 @@ def compare(
         errors = [error for of in refused.values() for error in of]
         errors += [PdtoolsError(f"{name}: {note}") for name, of in notes.items() for note in of]
         raise _no_score(groups, errors, differences)
-    scores = sorted(_corrected(scores), key=lambda each: (each.level != "overall", place[each.evaluation]))
+    scores = sorted(corrected(scores), key=lambda each: (each.level != "overall", place[each.evaluation]))
     return ComparedModels(
         groups=tuple(
             GroupRuns(
@@ -148,7 +148,7 @@ def _no_score(groups: Sequence[Group], refused: Sequence[PdtoolsError], differen
     return PdtoolsError(f"no evaluation that two of these models have results of ({there})")
 
 
-def _corrected(scores: Sequence[ComparedScore]) -> list[ComparedScore]:
+def corrected(scores: Sequence[ComparedScore]) -> list[ComparedScore]:
     """The scores with every p corrected for all of its family."""
     families: dict[Any, list[ComparedScore]] = {}
     for score in scores:

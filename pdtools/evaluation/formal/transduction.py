@@ -84,7 +84,7 @@ def evaluate_task(
                 answers += _answers(pairs[length], length, layout, model, max_batch)
     finally:
         model.train(was_training)
-    return _results(answers, trained, loaded, layout, dropout)
+    return _results(answers, trained, loaded, layout, seed if dropout else None)
 
 
 def _answers(
@@ -186,7 +186,7 @@ def _results(
     trained: range,
     loaded: LoadedModel,
     layout: RowLayout,
-    dropout: bool,
+    dropout_seed: int | None,
 ) -> Results:
     import pyarrow as pa
 
@@ -222,7 +222,8 @@ def _results(
             **loaded.described,
             "objective": loaded.model.objective,
             "decoding": "greedy" if loaded.model.objective == "causal" else "at once",
-            "dropout": dropout,
+            "dropout": dropout_seed is not None,
+            "dropout_seed": dropout_seed,
             "chosen_among": "symbols of y",
             "dtype": loaded.model.dtype_name,
         },

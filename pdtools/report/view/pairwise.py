@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.compare import compare, corrected
 from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
 from pdtools.report.comparisons import GEOMETRIC, about_p, digits_of_difference, digits_of_score
@@ -41,50 +41,69 @@ def seed_groups(loaded: Sequence[Loaded]) -> dict[str, list[str]]:
 
 
 def pairwise(
-    of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, seed: int
-) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    loaded: Mapping[str, Sequence[Loaded]], groups: Mapping[str, Sequence[str]], *, seed: int
+) -> dict[str, tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]]:
     """Means of groups of seeds, and the differences b − a of all pairs, overall and by the coarsest groups.
 
     Args:
-        of_task: results of one evaluation.
+        loaded: results by evaluation.
         groups: from :func:`seed_groups`.
         seed: the seed of the bootstrap.
 
     Returns:
-        ``rows`` (none for one group), ``means`` (none if every group is one model), ``about_p`` (the meaning
-        of p if a group is a single run), and ``notes``: how results differ, or why they cannot be compared.
-        Second, for groups of several models, their scores by level, as charts take them.
+        By evaluation ``rows`` (none for one group), ``means`` (none if every group is one model), ``about_p``
+        (the meaning of p if a group is a single run), and ``notes``: how results differ, or why they cannot be
+        compared. Second, for groups of several models, their scores by level, as charts take them.
     """
-    nothing: dict[str, Any] = {"rows": [], "means": [], "about_p": [], "notes": []}
+    compared = {task: _compared(task, of_task, groups, seed) for task, of_task in loaded.items()}
+    # As pdtools compare does: p of overall scores are corrected for those of all evaluations.
+    scores = corrected([score for found, _ in compared.values() for score in found])
+    return {
+        task: _shown([each for each in scores if each.evaluation == task], notes, groups)
+        for task, (_, notes) in compared.items()
+    }
+
+
+def _compared(
+    task: str, of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], seed: int
+) -> tuple[tuple[ComparedScore, ...], list[str]]:
+    """The scores of one evaluation, and notes on how its results differ, or why they cannot be compared."""
     if len(of_task) < 2:
-        return nothing, {}
-    task = of_task[0].task
+        return (), []
     models = {each.model: model_of(each.folder, {task: each.folder}) for each in of_task}
-    compared = [
-        Group(name=name, models=tuple(models[each] for each in members if each in models))
-        for name, members in groups.items()
-        if any(each in models for each in members)
-    ]
     try:
-        found = compare(compared, seed=seed)
+        found = compare(
+            [
+                Group(name=name, models=tuple(models[each] for each in members if each in models))
+                for name, members in groups.items()
+                if any(each in models for each in members)
+            ],
+            seed=seed,
+        )
     except PdtoolsError as error:
-        return {**nothing, "notes": [str(error)]}, {}
-    notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
-    scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
-    notes += dict.fromkeys(f"{score.score}: {note}" for score in scores for note in score.notes)
-    notes += [GEOMETRIC] if any(score.geometric for score in scores) else []
-    several = {group.name for group in compared if len(group.models) > 1}
+        return (), [str(error)]
+    return found.scores, [
+        note for each in (found.notes, found.refused) for said in each.values() for note in said
+    ]
+
+
+def _shown(
+    compared: Sequence[ComparedScore], notes: Sequence[str], groups: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """What the page has of one evaluation's scores, see :func:`pairwise`."""
+    scores = [score for score in compared if score.level in ("overall", *_COARSE)]
+    about = dict.fromkeys(f"{score.score}: {note}" for score in scores for note in score.notes)
+    several = {each.group for score in compared for each in score.groups if len(each.values) > 1}
     pairs = {
         "rows": [row for score in scores for row in _rows(score)],
         "means": [row for score in scores for row in _means(score)] if several else [],
         "about_p": about_p(pair for score in scores for pair in score.pairs),
-        "notes": notes,
+        "notes": [*notes, *about, *([GEOMETRIC] if any(score.geometric for score in scores) else [])],
     }
     of_seeds: dict[str, list[dict[str, Any]]] = {}
-    for score in found.scores:
-        if score.is_margin:  # charts are of shares
-            continue
-        of_seeds.setdefault(score.level, []).extend(_dots(score, several))
+    for score in compared:
+        if not score.is_margin:  # charts are of shares
+            of_seeds.setdefault(score.level, []).extend(_dots(score, several))
     return pairs, of_seeds
 
 
@@ -110,6 +129,13 @@ def _dots(score: ComparedScore, groups: Collection[str]) -> list[dict[str, Any]]
 def _name(score: ComparedScore) -> dict[str, str]:
     name = f"{score.name}, margin (bits)" if score.name and score.is_margin else score.name
     return {"group": name or score.score, "level": score.level}
+
+
+def _family(score: ComparedScore) -> str:
+    """The scores whose p are corrected together with this score's."""
+    if score.level != "overall":
+        return f"by {score.level}{', of margins' if score.is_margin else ''}"
+    return f"of {'mean margins' if score.is_margin else 'overall scores'} of all evaluations"
 
 
 def _means(score: ComparedScore) -> list[dict[str, Any]]:
@@ -144,6 +170,7 @@ def _rows(score: ComparedScore) -> list[dict[str, Any]]:
                 "p": pair.p,
                 "p_holm": pair.p_holm,
                 "family": pair.family,
+                "of": _family(score),
                 "digits": digits_of_difference(pair, digits_of_score(score)),
             }
         )

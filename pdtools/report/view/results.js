@@ -110,8 +110,8 @@
     const one = new Set(pairs.rows.map((row) => `${row.a}\0${row.b}`)).size === 1 ? pairs.rows[0] : null;
     const [a, b] = one ? [one.a, one.b] : ["A", "B"];
     const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, ...(one ? [] : [row.a, row.b]), signed(row.difference, row.digits), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
-    const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
-    const said = `Intervals: 95%, ${hasSeeds ? "over seeds and items (Student's t) where there are several seeds, else " : ""}paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it${aboutP.length ? ` (${aboutP.join("; ")})` : ""}.`;
+    const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.of, row])).values()];
+    const said = `Intervals: 95%, ${hasSeeds ? "over seeds and items (Student's t) where there are several seeds, else " : ""}paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.of}`).join(", and separately the ")}. Shaded: below 0.05 after it${aboutP.length ? ` (${aboutP.join("; ")})` : ""}.`;
     return [
       make("h3", {}, "Differences between models"),
       table([{ name: "", number: false }, ...(one ? [] : ["A", "B"]), { name: `${b} ${MINUS} ${a}`, number: true }, { name: "95% interval", number: true }, ...(counts ? [`only ${a} right`, `only ${b} right`].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,

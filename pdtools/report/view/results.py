@@ -56,8 +56,10 @@ def results_page(paths: Sequence[str], *, seed: int = 0, most_items: int = MOST_
     tasks = sorted({each.task for each in loaded}, key=order.index)
     packed: dict[str, Any] = {}
     benchmarks = []
-    for task in tasks:
-        of_task = [each for each in loaded if each.task == task]
+    by_task = {task: [each for each in loaded if each.task == task] for task in tasks}
+    compared = {task: without_earlier(of_task) for task, of_task in by_task.items()}
+    differences = pairwise(compared, groups, seed=seed)
+    for task, of_task in by_task.items():
         record = known.get(task)
         found: dict[str, Any] = {"task": task, "title": record.title if record else task}
         found["models"] = [each.model for each in of_task]
@@ -77,10 +79,9 @@ def results_page(paths: Sequence[str], *, seed: int = 0, most_items: int = MOST_
                 notes += said
                 packed[f"items-{task}"] = drawing.items(kept, of_task)
                 found |= {"items": len(kept), "is_right": drawing.is_right}
-        compared = without_earlier(of_task)
-        if len(compared) < len(of_task):
+        if len(compared[task]) < len(of_task):
             notes.append(f"{found['title']}: of a run, only its last checkpoint is compared with others")
-        found["pairs"], of_seeds = pairwise(compared, groups, seed=seed)
+        found["pairs"], of_seeds = differences[task]
         if record and record.outcomes and any(of_seeds.values()):
             found["grouped"] = _grouped(found, groups, of_seeds)
         benchmarks.append(found)

@@ -54,9 +54,10 @@ def test_a_table_a_figure_and_a_folder(
     assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
     masked = document["settings"]["objective"] == "masked"
     given = [*command[:-2], "--json", "--device", "cpu"]
-    assert run([*given, "--dropout"]) == 0
+    assert document["settings"]["dropout_seed"] is None
+    assert run([*given, "--dropout", "--seed", "7"]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
-    assert settings["dropout"]
+    assert (settings["dropout"], settings["dropout_seed"]) == (True, 7)
     assert settings["decoding"] == ("at once" if masked else "greedy")
 
 
