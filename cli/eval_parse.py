@@ -63,7 +63,7 @@ def eval_parse(
 
     Options:
         prm (FILE): EVALB's parameters (default: delete punctuation, traces, TOP).
-        unlabeled: Compare spans, not labels.
+        unlabeled: Compare spans, not labels; gold tags say what is punctuation, whatever tags PREDICTED has.
         binarize: Compare the nodes of the binarized trees.
         excluded (--left-out FILE): rejects.jsonl of decode: exclude and count its lines.
         form (--format): The scores; EVALB's own table; or a line of JSON for each sentence.
@@ -132,7 +132,9 @@ def eval_parse(
         reasons = results.table(ITEMS)["reason"].to_pylist()
         broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
         what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
-        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
+        others = 2 * errors > results.counts["sentences"] and parameters.labeled
+        hint = " (words are deleted by their tags; with --unlabeled, by the gold ones)" if others else ""
+        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}{hint}")
     if placeholders:
         message(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"

@@ -6,6 +6,7 @@ from functools import partial
 
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import pick_device
+from pdtools.search.options import Pll
 
 from .console import print_json, warn
 from .options import BeamOptions, ModelName, Positive, ResultOptions, Threads, command, one_tree
@@ -21,6 +22,7 @@ def inspect(
     output: str | None = None,
     hypotheses: Positive = 3,
     gold: str | None = None,
+    pll: Pll | None = None,
     device: str = "cpu",
     threads: Threads = 0,
 ) -> None:
@@ -47,6 +49,9 @@ def inspect(
     Arguments:
         text (TEXT): A sentence; for stack models, words separated by spaces.
 
+    Model:
+        pll: Masked models: what is hidden with a token (default: the rest of its word).
+
     Search:
         search_settings (--search KEY=N): Action models: word_beam, fast_track. Repeatable.
 
@@ -66,16 +71,17 @@ def inspect(
     from pdtools.models import load_checkpoint
     from pdtools.report.stacks import draw_run, draw_stacks, print_run, print_stacks
     from pdtools.report.traces import print_trace
-    from pdtools.search.model import is_guest
+    from pdtools.search.model import check_pretrained_options, is_guest, load_model
 
     device = pick_device(device, threads)
+    check_pretrained_options(model, True, pll)
     loaded = None if is_guest(model) else load_checkpoint(model, device)
     view = None if loaded is None else stack_view(loaded, text)
     if view is None:
         if output:
             raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out")
         traced = trace(
-            model if loaded is None else loaded,
+            load_model(model, device=device, pll=pll) if loaded is None else loaded,
             text,
             search,
             hypotheses=hypotheses,

@@ -14,7 +14,7 @@ from pdtools.files.packed import ending
 from pdtools.files.tables import SHEETS
 from pdtools.jobs.devices import pick_device
 
-from .console import message, print_json, progress
+from .console import message, print_json, progress, warn
 from .options import (
     BeamOptions,
     ModelNames,
@@ -121,6 +121,7 @@ def view(
     from pdtools.report.view.figures import write_figures
     from pdtools.report.view.loaded import folders_of_models, short_names
     from pdtools.report.view.page import check_size, render
+    from pdtools.search.scores import is_pseudo, marked
 
     module: Any
     page: Page
@@ -143,6 +144,9 @@ def view(
             search=beam.search_of_one,
             hypotheses=hypotheses,
         )
+        settings = [each.model for each in traces[0]]
+        warn(*settings)
+        names = [marked(name, pseudo=is_pseudo(each)) for name, each in zip(names, settings, strict=True)]
         module, page = (
             sentences,
             sentences.sentences_page(traces, names, made, pair=pair is not None),
@@ -202,7 +206,7 @@ def _traces(
     from pdtools.inspection.tracing import trace
     from pdtools.models import load_checkpoint
     from pdtools.search.inputs import read_inputs
-    from pdtools.search.model import is_guest
+    from pdtools.search.model import Model, is_guest, load_model
     from pdtools.trees import read_trees
     from pdtools.trees.forms import refuse_for
 
@@ -210,8 +214,8 @@ def _traces(
     gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None
     by_model: list[list[Trace]] = []
     for path, name in zip(models, names, strict=True):
-        loaded = path if is_guest(path) else load_checkpoint(path, device)
-        style = None if isinstance(loaded, str) else loaded.tokenizer.text_style
+        loaded = load_model(path, device=device) if is_guest(path) else load_checkpoint(path, device)
+        style = None if isinstance(loaded, Model) else loaded.tokenizer.text_style
         lines = read_inputs([GivenText.of(pair)] if pair else files, source, style)
         sentences = [line.sentence for line in lines if line.sentence.words]
         if not sentences:
@@ -225,7 +229,7 @@ def _traces(
                     sentence,
                     search,
                     hypotheses=hypotheses,
-                    gold=gold[i] if gold is not None and not isinstance(loaded, str) else None,
+                    gold=gold[i] if gold is not None and not isinstance(loaded, Model) else None,
                     device=device,
                 )
                 for i, sentence in enumerate(

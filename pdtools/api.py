@@ -414,7 +414,7 @@ class PandasModel:
         _check_number("hypotheses", hypotheses)
         (sentence,) = _sentences([sentence])
         return trace(
-            self.folder if self._loaded is None else self._loaded,
+            self._model() if self._loaded is None else self._loaded,
             sentence,
             self._plain.search,
             hypotheses=hypotheses,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import lzma
 import math
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pdtools.errors import InputError
+from pdtools.files.packed import open_packed
 from pdtools.files.source import source_of
 
 # Limits on what is read at once, so that no file, packed or not, fills the memory.
@@ -70,6 +72,20 @@ def read_head(source: str | Path, size: int) -> bytes:
         InputError: if it cannot be read or its compression is damaged.
     """
     return _decompressing(source, source_of(source).head, size)
+
+
+def read_packed_head(path: str | Path, size: int) -> bytes:
+    """The first ``size`` bytes of a file, unpacked by its first bytes, whatever its name.
+
+    Raises:
+        InputError: if it cannot be read or its compression is damaged.
+    """
+
+    def read(size: int) -> bytes:
+        with open_packed(path) as file:
+            return file.read(size)
+
+    return _decompressing(path, read, size)
 
 
 def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
@@ -185,7 +201,7 @@ def _check_mark(data: bytes, source: str | Path) -> None:
 def _decompressing(source: str | Path, read: Callable[[int], bytes], size: int) -> bytes:
     try:
         return read(size)
-    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error

@@ -6,6 +6,8 @@ Endings count in any case: ``.CSV`` is ``.csv``. Python's own reader of Zstandar
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import lzma
 import stat
@@ -21,6 +23,7 @@ from typing import IO, Any, cast
 from pdtools.errors import InputError
 
 COMPRESSED = (".gz", ".zst")
+ZSTANDARD = b"\x28\xb5\x2f\xfd"  # the first bytes of such a file
 
 
 def has_ending(name: str | Path, endings: str | tuple[str, ...]) -> bool:
@@ -44,6 +47,19 @@ def plain_name(name: str | Path) -> str:
 def ending(name: str | Path) -> str:
     """The last ending of a file name, in lower case, before any compression suffix: ``.csv``, or nothing."""
     return Path(plain_name(name)).suffix.lower()
+
+
+def open_packed(path: str | Path) -> IO[bytes]:
+    """Open a file for reading bytes, unpacked if its first bytes are those of a compressed file."""
+    with open(path, "rb") as file:
+        start = file.read(6)
+    opener: Any = open
+    if start.startswith(ZSTANDARD):
+        opener = _zstd().open
+    for magic, module in {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}.items():
+        if start.startswith(magic):
+            opener = module.open
+    return cast(IO[bytes], opener(path, "rb"))
 
 
 # --- Zstandard, with checks for damage ---------------------------------------------------------

@@ -35,7 +35,7 @@ _PER_NAT = 1 / math.log(2)
 
 
 def trace(
-    model: LoadedModel | str | Path,
+    model: LoadedModel | Model | str | Path,
     sentence: str | Sentence,
     search: SearchOptions = DEFAULT_SEARCH,
     *,
@@ -48,7 +48,7 @@ def trace(
 
     Args:
         model: a checkpoint in memory, or the folder of a checkpoint, a run or a model of another package
-            (which has only surprisals). A task model has only its stacks.
+            (which has only surprisals), or such a model, loaded. A task model has only its stacks.
         sentence: running text, or words already split.
         search: search options, if the model needs a search; see :func:`pdtools.search.load_model`.
         hypotheses: number of hypotheses kept of each beam.
@@ -62,10 +62,12 @@ def trace(
     """
     search.check_number()
     if not isinstance(model, LoadedModel):
-        if is_guest(model):
+        if isinstance(model, Model) or is_guest(model):
+            guest = model if isinstance(model, Model) else load_model(model, device=device)
+            assert guest.asked is not None
             if gold is not None:
-                raise PdtoolsError(f"{model}: it reads words alone: leave out the gold tree")
-            return _of_guest(model, sentence, device)
+                raise PdtoolsError(f"{guest.asked.model_dir}: it reads words alone: leave out the gold tree")
+            return _of_guest(guest.asked.model_dir, guest, sentence)
         model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:
         return _of_task(model, sentence if isinstance(sentence, str) else sentence.text)
@@ -90,8 +92,7 @@ def trace(
 # --- kinds of models --------------------------------------------------------------------------
 
 
-def _of_guest(folder: str | Path, sentence: str | Sentence, device: str) -> Trace:
-    model = load_model(folder, device=device)
+def _of_guest(folder: str, model: Model, sentence: str | Sentence) -> Trace:
     if isinstance(sentence, str):
         sentence = split_text_words(sentence)
     score = known(next(model.score([sentence])))

@@ -10,6 +10,7 @@ from pdtools.errors import visible
 from pdtools.provenance.hub import name_of
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
+from pdtools.search.scores import is_pseudo, marked
 from pdtools.trees import Tree, tape
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def _search(trace: Trace) -> str:
     """The model and its search settings."""
     settings = trace.model
     widths = {name: settings.get(name) for name in ("beam", "word_beam", "margin")}
-    said = [visible(name_of(str(settings["folder"]))), str(settings.get("model", ""))]
+    name = marked(name_of(str(settings["folder"])), pseudo=is_pseudo(settings))
+    said = [visible(name), str(settings.get("model", ""))]
     said += [f"{name.replace('_', ' ')} {width}" for name, width in widths.items() if width is not None]
     return ", ".join(said)
 

@@ -5,6 +5,7 @@ Nothing is loaded before a model is asked.
 
 from __future__ import annotations
 
+import codecs
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
+from pdtools.files.inputs import read_packed_head
 from pdtools.jobs import JobFolder, Plan, Work, cut, map_chunks
 from pdtools.jobs.devices import prepare_torch, torch_dtype
 from pdtools.provenance import check_fingerprint, identify
@@ -481,12 +483,15 @@ def is_guest(path: str | Path) -> bool:
 
 
 def is_ngrams(path: str | Path) -> bool:
-    """Return whether a path is a file of n-grams: ARPA, or KenLM's binary form."""
+    """Return whether a path is a file of n-grams: ARPA, packed or not, or KenLM's binary form.
+
+    Raises:
+        InputError: if it cannot be read, or is packed and damaged.
+    """
     if not Path(path).is_file():
         return False
-    with open(path, "rb") as file:
-        start = file.read(1024)
-    return start.lstrip().startswith(b"\\data\\") or start.startswith(b"mmap lm http://kheafield.com/code")
+    start = read_packed_head(path, 1024).removeprefix(codecs.BOM_UTF8).lstrip()
+    return start.startswith((b"\\data\\", b"mmap lm http://kheafield.com/code"))
 
 
 def is_huggingface(model_dir: str | Path) -> bool:

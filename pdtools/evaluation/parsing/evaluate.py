@@ -110,15 +110,18 @@ def read_excluded(rejects: str | Path) -> dict[int, str]:
     return reasons
 
 
-def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCounts) -> tuple[str, str]:
+def prepare(
+    gold: str, predicted: str, parameters: Parameters, binarize: Binarize, counts: PreparationCounts
+) -> tuple[str, str]:
     """Make two bracketed trees comparable, beyond what EVALB does.
 
     Words are spelled alike (``1\\/2`` and ``1/2``). A predicted tree without tags (all ``XX``, as ``pdtools
-    decode`` writes) gets the gold tags, so that the same punctuation is deleted on both sides. With
+    decode`` writes) gets the gold tags, so that the same punctuation is deleted on both sides. If only spans
+    are compared, predicted tags may be of any tagset: the gold tags say which words are deleted. With
     ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
     are compared: no unary chains, nothing over a single word. Text that is not one tree stays as it is.
     """
-    from pdtools.trees import TRACE_TAGS, is_placeholder
+    from pdtools.trees import TRACE_TAGS, UNKNOWN_TAG, is_placeholder
 
     gold_tree, predicted_tree = (_tree(text, binarize) for text in (gold, predicted))
     if gold_tree is not None and predicted_tree is not None:
@@ -131,9 +134,16 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
             for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True)
             if tag not in TRACE_TAGS
         ]
-        if untagged and predicted_tree.words == tuple(word for word, _ in tagged):
+        same_words = predicted_tree.words == tuple(word for word, _ in tagged)
+        if same_words and untagged:
             predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tag for _, tag in tagged))
             counts.retagged += 1
+        elif same_words and not parameters.labeled:
+            deleted, pairs = parameters.delete_labels, zip(tagged, predicted_tree.tags, strict=True)
+            tags = (
+                tag if tag in deleted else UNKNOWN_TAG if own in deleted else own for (_, tag), own in pairs
+            )
+            predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tags))
     return (
         gold if gold_tree is None else _binarized(gold_tree, binarize),
         predicted if predicted_tree is None else _binarized(predicted_tree, binarize),
@@ -204,7 +214,7 @@ def compare_files(
             continue
         counts.count_labels(one, other)
         if not verbatim or binarize != "none":
-            one, other = prepare(one, other, binarize, counts)
+            one, other = prepare(one, other, parameters, binarize, counts)
         row = compare_sentence(one, other, parameters, line)
         yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
     if excluded and max(excluded) > line:
@@ -245,7 +255,8 @@ def evaluate_parse(
     short_rows = [row for row in rows if row.length <= parameters.cutoff_len]
     short = sum(map(BracketScore.of, short_rows), BracketScore())
     scores: dict[str, Any] = {**whole.as_dict(), "up_to_cutoff": short.as_dict()}
-    if counts.retagged:  # gold tags are right by construction
+    # Gold tags are right by construction, and those of another tagset all wrong.
+    if counts.retagged or not whole.correct_tags:
         scores["tagging_accuracy"] = scores["up_to_cutoff"]["tagging_accuracy"] = None
     return Results(
         scores=scores,

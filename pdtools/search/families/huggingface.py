@@ -41,6 +41,11 @@ def explained_errors(folder: str, part: str) -> Iterator[None]:
     except Exception as error:  # transformers and tokenizers raise all kinds of errors for unreadable files
         if is_lack_of_memory(error):
             raise
+        if "trust_remote_code" in str(error):
+            raise PdtoolsError(
+                f"{folder}: {part} needs Python code of the folder's own (auto_map), which is never run here:"
+                " only architectures that come with transformers can be loaded"
+            ) from error
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         _check_version(folder, f"{part}: {first_line}")
         raise PdtoolsError(

@@ -1,7 +1,11 @@
-"""N-gram models: ARPA files, as KenLM and SRILM write them, and KenLM's binary ones, through KenLM."""
+"""N-gram models: ARPA files, as KenLM and SRILM write them, and KenLM's binary ones, through KenLM.
+
+KenLM unpacks gzip, bzip2 and xz, if it was compiled with them. A binary file is checked by its header alone.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -10,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
+from pdtools.files.inputs import utf8_name
+from pdtools.files.packed import ZSTANDARD, open_packed
 from pdtools.search.family import Family
 from pdtools.search.options import NOT_SEARCHED, Context
 from pdtools.search.scores import Asked, Beginning, Measure, SentenceScore, Unscorable
@@ -17,6 +23,9 @@ from pdtools.tokenization import Sentence, split_text_words
 
 # log10 p of unknown words where a file has none for them: KenLM's choice.
 _NO_UNKNOWN = -100.0
+_MARKS = frozenset({"<s>", "</s>"})
+# Characters that KenLM cannot be given; words with them are unknown.
+_UNREAD = re.compile("[\0\ud800-\udfff]")
 # KenLM's message: its place in KenLM's source, which nobody needs; what is wrong; the byte.
 _MESSAGE = re.compile(
     r"Cannot read model '.*?' \((?:.* threw \w+(?: because `.*?'?`?)?\. )?(.*?)(?: Byte: (\d+))?\)?$",
@@ -35,15 +44,21 @@ def _load(path: str) -> Any:
         import kenlm
     except ImportError as error:
         raise MissingDependencyError("kenlm", "ngrams") from error
+    with open(path, "rb") as file:
+        if file.read(4) == ZSTANDARD:
+            raise InputError("KenLM reads no Zstandard", file=path, hint="unpack it with zstd -d")
     config = kenlm.Config()
     config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
     try:
-        return kenlm.Model(path, config)
-    except OSError as error:
+        with utf8_name(path) as name:
+            return kenlm.Model(str(name), config)
+    except (OSError, UnicodeDecodeError) as error:
         said = _MESSAGE.match(str(error))
         reason, byte = said.groups() if said else (str(error), None)
-        with open(path, "rb") as file:
-            line = None if byte is None else file.read(int(byte)).count(b"\n") + 1
+        line = None
+        if byte is not None:
+            with contextlib.suppress(Exception), open_packed(path) as file:  # where its packing is damaged
+                line = file.read(int(byte)).count(b"\n") + 1
         raise InputError(
             f"KenLM cannot read it: {reason.split('.  ')[0].strip()}", file=path, line=line
         ) from error
@@ -86,6 +101,8 @@ class NgramFamily(Family):
         assert not isinstance(sentence, Beginning)
         if isinstance(sentence, str):
             sentence = split_text_words(sentence)
+        if marks := sorted(_MARKS.intersection(sentence.words)):
+            return Unscorable(sentence.text, f"{marks[0]} is the model's own mark, not a word: leave it out")
         return sentence if sentence.words else Unscorable(sentence.text, "no words")
 
     def score(self, window: Sequence[Sentence]) -> Iterator[SentenceScore]:
@@ -112,7 +129,8 @@ class NgramFamily(Family):
         (self._model.BeginSentenceWrite if begins else self._model.NullContextWrite)(before)
         found = []
         for word in words:
-            score = self._model.BaseFullScore(before, word, after)
+            is_read = not _UNREAD.search(word)
+            score = self._model.BaseFullScore(before, word if is_read else "<unk>", after)
             found.append((score.log_prob, score.ngram_length, score.oov))
             before, after = after, before
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,9 +193,37 @@ def test_a_tree_with_tags_keeps_them() -> None:
         (untagged, untagged, untagged),
         (gold, untagged.replace(" a", " b"), untagged.replace(" a", " b")),
     ):
-        _, found = prepare(one, predicted, "none", counts)
+        _, found = prepare(one, predicted, COMMON, "none", counts)
         assert found.split() == wanted.split()
     assert counts.retagged == 1
+
+
+@pytest.mark.parametrize("binarize", ["none", "right", "left"])
+def test_spans_are_compared_under_tags_of_any_tagset(
+    binarize: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """UD's tags and no tags at all give one score: punctuation is what the gold tags say, in both trees."""
+    gold = ("(S (NP (DT The) (NN cat)) (VP (VBZ sits) (NP (-NONE- *T*))) (. .))", "(S (`` ``) (NN a) (. ;))")
+    shown = "(S (S (A ({} The) ({} cat)) ({} sits)) ({} .))", "(S (A ({} ``) ({} a)) ({} ;))"
+    # The second line's last word is a comma to the parser, and its second one a full stop.
+    tags = (["DET", "NOUN", "VERB", "PUNCT"], ["PUNCT", ".", ","])
+    trees = write(tmp_path / "g", *gold)
+    foreign, none = (
+        write(tmp_path / name, *(text.format(*of) for text, of in zip(shown, given, strict=True)))
+        for name, given in {"f": tags, "n": [["XX"] * len(of) for of in tags]}.items()
+    )
+    found, untagged = (
+        evaluate_parse(trees, predicted, UNLABELED, binarize=binarize) for predicted in (foreign, none)
+    )
+    assert found.counts["errors"] == 0
+    assert found.counts["words"] == 4
+    assert found.scores == untagged.scores
+    assert found.scores["tagging_accuracy"] is None
+    assert run(["eval-parse", str(trees), str(foreign), "--binarize", binarize]) == 0
+    assert capsys.readouterr().err == (
+        "2 sentences differ in their words and were not scored"
+        " (words are deleted by their tags; with --unlabeled, by the gold ones)\n"
+    )
 
 
 def test_words_with_hyphens_are_no_historical_trees(

@@ -53,6 +53,29 @@ def test_a_file_that_is_cut_or_something_else(damaged: Path, name: str) -> None:
         refused(damaged)
 
 
+@pytest.mark.parametrize(
+    ("file", "changes", "part"),
+    [
+        (
+            "config.json",
+            {"auto_map": {"AutoConfig": "code.C", "AutoModelForMaskedLM": "code.M"}},
+            "config.json",
+        ),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["code.T", None]}}, "its tokenizer"),
+    ],
+)
+def test_code_of_its_own_is_not_run(damaged: Path, file: str, changes: dict[str, Any], part: str) -> None:
+    """GPT-BERT's folders have such code, and no model type that transformers knows."""
+    (damaged / "code.py").write_text("raise SystemExit(3)\n")
+    kept = json.loads((damaged / file).read_text())
+    kept.pop("model_type", None)
+    (damaged / file).write_text(json.dumps({**kept, **changes, "tokenizer_class": "T"}))
+    assert refused(damaged) == (
+        f"{damaged}: {part} needs Python code of the folder's own (auto_map), which is never run here:"
+        " only architectures that come with transformers can be loaded"
+    )
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", WEIGHTS, "model-00001-of-00002.safetensors"])
 def test_a_pointer_of_git_lfs(damaged: Path, name: str) -> None:
     (damaged / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ from test_tokenizer_kinds import CONTEXT, TEXTS
 from toy_gpt2 import save_gpt2
 from toy_tokenizers import KINDS, save_masked
 
+import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.search import Model, SentenceScore, Unscorable, load_model
@@ -259,6 +261,29 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
         assert run(command) == 0
         said = capsys.readouterr().out + (tmp_path / "page.html").read_text() if "view" in command else ""
     assert "bert-pairs (pseudo)" in said
+
+
+def test_traces_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of one model, a page of several, and Python give the numbers of the way that is asked for."""
+    text = "Quick dogs chasing naive cats."
+    for pll in get_args(Pll):
+        own = scores(load_model(bert, pll=pll), [text])[0]
+        assert run(["inspect", text, "--model", str(bert), "--pll", pll, "--json"]) == 0
+        out, err = capsys.readouterr()
+        found = [json.loads(out)["surprisals"], [*pdtools.load(bert, pll=pll).trace(text).surprisals]]
+        for values in found:
+            bits = [-value / np.log(2) for value in own]
+            assert [value for value in values if value is not None] == pytest.approx(bits, abs=1e-5)
+        assert err.count(f"pseudo-log-likelihoods ({pll})") == 1
+    assert run(["inspect", text, "--model", str(bert)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "bert (pseudo), bert"
+    assert run(["inspect", "The dog", "--model", "demo", "--pll", "original"]) == 1
+    assert "leave out --pll" in capsys.readouterr().err
+    asked = ["--model", str(bert), "--model", "demo-base", "-o", str(tmp_path / "page.html")]
+    assert run(["view", "--text", "The dog barks.", *asked, "--figures", str(tmp_path / "figures")]) == 0
+    assert capsys.readouterr().err.count("pseudo-log-likelihoods (within-word)") == 1
+    assert "bert (pseudo)" in (tmp_path / "page.html").read_text()
+    assert "demo-base (pseudo)" not in (tmp_path / "page.html").read_text()
 
 
 def test_reading_times_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
