@@ -69,9 +69,10 @@ class TransformerLM(LanguageModel):
         head_distances: bool = False,
         head_reads_prefix: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(config)
         extra_terms = extra_terms or {}
-        self.config = config
+        if config.predicts_roots:
+            self.end_id = config.root_id
         self.depths = depths
         # Functions of the tape besides depths, for terms and the head.
         self.reads = dict(StackDistances.reads) if head_distances else {}
@@ -162,11 +163,6 @@ class TransformerLM(LanguageModel):
             "depth-scaled": by_depth,
             "released": initialize_as_released,
         }.get(self.config.initialization, initialize)
-
-    @property
-    def end_id(self) -> int:
-        """See :attr:`LanguageModel.end_id`."""
-        return self.root_id if self.config.predicts_roots else self.eos_id
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
         """See :meth:`LanguageModel.head_parameters`."""
