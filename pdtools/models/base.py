@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -491,22 +491,18 @@ def initialize_by_fan_in(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def initialize_by_depth(layers: int) -> Callable[[nn.Module], None]:
+def initialize_by_depth(module: nn.Module, *, layers: int) -> None:
     """GiLT's initial weights: deviation sqrt(2 / layers / inputs), cut off at two; biases 0.
 
     Embeddings are uniform within sqrt(3 / width), so that their deviation is 1 / sqrt(width).
     """
-
-    def initialize(module: nn.Module) -> None:
-        if isinstance(module, nn.Linear):
-            cut_off_normal(module.weight, math.sqrt(2 / layers / module.in_features))
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            bound = math.sqrt(3 / module.embedding_dim)
-            nn.init.uniform_(module.weight, -bound, bound)
-
-    return initialize
+    if isinstance(module, nn.Linear):
+        cut_off_normal(module.weight, math.sqrt(2 / layers / module.in_features))
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        bound = math.sqrt(3 / module.embedding_dim)
+        nn.init.uniform_(module.weight, -bound, bound)
 
 
 def cut_off_normal(weight: Tensor, std: float) -> None:
