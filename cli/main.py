@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -23,10 +22,11 @@ from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
 from pdtools.provenance.origin import DISTRIBUTION, other_distribution
 
-from .console import is_quiet, message, set_quiet
+from .console import message, set_quiet
 from .signatures import alone
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
+_INTERRUPTED = 130  # as if by SIGINT; typer gives it after Ctrl-C
 _UsageError: Any = typer.BadParameter.__base__  # typer's own copy of click's class, if it has one
 
 
@@ -51,10 +51,7 @@ def found_in_module(name: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The subcommands, each imported when it is asked for, and those of other packages' evaluations.
-
-    Messages on wrong usage may repeat names of files, so they are made printable.
-    """
+    """The subcommands, each imported when it is asked for, and those of other packages' evaluations."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if any(cmd_name in names for names in SECTIONS.values()):
@@ -84,24 +81,6 @@ class _Commands(TyperGroup):
                     ],
                     col_max=width,
                 )
-
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _visible_errors():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _visible_errors():
-            return super().invoke(ctx)
-
-
-@contextlib.contextmanager
-def _visible_errors() -> Iterator[None]:
-    try:
-        yield
-    except _UsageError as error:
-        if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help, of many lines
-            error.message = visible(error.message)
-        raise
 
 
 app = typer.Typer(
@@ -169,7 +148,7 @@ def main() -> None:
             sys.stdout.flush()
         sys.exit(status)
     except KeyboardInterrupt:  # while a command is ending
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         _read_no_more()
         sys.exit(_CLOSED_PIPE)
@@ -206,15 +185,20 @@ def run(arguments: list[str]) -> int:
     set_quiet(False)
     try:
         with unchanged_inputs():
-            # Exits by itself after usage errors (2) and Ctrl-C (130).
-            _all_commands()(arguments, prog_name="pdtools")
+            status = _all_commands()(arguments, prog_name="pdtools", standalone_mode=False)
+            if status == _INTERRUPTED:
+                message("pdtools: interrupted")
+            sys.exit(status)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             _read_no_more()
             return _CLOSED_PIPE
-        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not is_quiet():
-            print("pdtools: interrupted", file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except _UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help, of many lines
+            error.message = visible(error.message)  # which may repeat names of files
+        error.show()
+        return int(error.exit_code)
     except Done as done:
         if "--json" in arguments:
             write_json(STDIO, done.report)

@@ -106,7 +106,7 @@ def sweep(
         _print_table(ordered)
     if interruption.received:
         message(f"{output}: stopped; the same command continues the sweep")
-        raise typer.Exit(128 + interruption.received)
+        sys.exit(128 + interruption.received)
     if any(outcome.status == "failed" for outcome in outcomes):
         raise typer.Exit(1)
 

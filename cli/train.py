@@ -185,7 +185,7 @@ def train(
         print_json(report)
     message(_summary(report))
     if report["finished"] is None and received:
-        raise typer.Exit(128 + received)
+        sys.exit(128 + received)
 
 
 def _initial_model(name: str, ranks: Ranks) -> str:

@@ -45,7 +45,7 @@ from pdtools.files.source import (
     source_of,
 )
 from pdtools.files.system import recover_directory
-from pdtools.files.tables import atomic_table, is_csv, read_table
+from pdtools.files.tables import atomic_table, read_table
 from pdtools.files.unchanged import (
     Unchanged,
     check_no_pointers,

@@ -149,15 +149,10 @@ def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
             ``MAX_LINE_BYTES``.
     """
     for number, line in read_line_parts(source, MAX_LINE_BYTES + 1):
-        yield number, decode_line(line, source, number)
-
-
-def decode_line(line: bytes, source: str | Path, number: int) -> str:
-    """Decode one line, with or without its end, as :func:`read_lines` does."""
-    if len(line) > MAX_LINE_BYTES:
-        reason = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
-        raise InputError(reason, file=source, line=number, hint="one sentence a line is expected")
-    return decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
+        if len(line) > MAX_LINE_BYTES:
+            reason = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
+            raise InputError(reason, file=source, line=number, hint="one sentence a line is expected")
+        yield number, decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
 
 
 def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:

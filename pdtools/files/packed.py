@@ -31,17 +31,13 @@ def has_ending(name: str | Path, endings: str | tuple[str, ...]) -> bool:
     return str(name).lower().endswith(endings)
 
 
-def without_ending(name: str, endings: tuple[str, ...]) -> str:
-    """A name without those of these endings (in lower case) that it has, taken off one after another."""
+def plain_name(name: str | Path, endings: tuple[str, ...] = COMPRESSED) -> str:
+    """A file name without those of these endings (in lower case) that it has, taken off one after another."""
+    name = str(name)
     for each in endings:
-        if each and has_ending(name, each):
+        if has_ending(name, each):
             name = name[: -len(each)]
     return name
-
-
-def plain_name(name: str | Path) -> str:
-    """A file name without its compression suffix."""
-    return without_ending(str(name), COMPRESSED)
 
 
 def ending(name: str | Path) -> str:

@@ -176,25 +176,34 @@ class StandardInput(Source):
 
 
 class GivenText(Source):
-    """Text that is kept in memory: lines given in place of a file, or what was read of a stream."""
+    """Lines given in place of a file."""
 
     is_read_once = False
-    _blocks: list[bytes]
-    _rest: IO[bytes] = io.BytesIO()
-    _opened: ExitStack
+    _text: bytes
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> GivenText:
         """Join texts, each as one line; messages name them ``--text``, after their option."""
         given = cls("--text")
         text = "".join(line.replace("\n", " ") + "\n" for line in lines)
-        given._blocks = [text.encode("utf-8", "surrogateescape")]  # as the command line had it
+        given._text = text.encode("utf-8", "surrogateescape")  # as the command line had it
         return given
 
     @property
     def paths(self) -> list[Path]:
         """No files."""
         return []
+
+    def _open(self, stack: ExitStack) -> IO[bytes]:
+        return io.BufferedReader(cast(Any, io.BytesIO(self._text)))
+
+
+class HeldStream(GivenText):
+    """What is read of a source that can be read only once, kept to be read again."""
+
+    _blocks: list[bytes]
+    _rest: IO[bytes]
+    _opened: ExitStack
 
     def _open(self, stack: ExitStack) -> IO[bytes]:
         return stack.enter_context(stream_of(self._pieces()))
@@ -217,7 +226,7 @@ def held(name: str | Path) -> Source:
     source = source_of(name)
     if not source.is_read_once:
         return source
-    found = GivenText(source)
+    found = HeldStream(source)
     found._blocks, found._opened = [], ExitStack()
     found._rest = found._opened.enter_context(source.open())
     return found

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 _BREAK = re.compile(r"\r?\n")
 
 
-def is_csv(path: str | Path) -> bool:
-    """Return whether a table's file name ends in ``.csv``, also before a compression suffix."""
-    return ending(path) == ".csv"
-
-
 def check_table_name(path: str | Path, kinds: Sequence[str] = (".csv", ".tsv")) -> None:
     """Refuse a file name whose ending is of no kind of table that is written; none, and ``.txt``, mean TSV.
 
@@ -57,7 +52,7 @@ def atomic_table(
             texts = (_BREAK.sub(" ", str(cell)).replace("\t", "\\t").replace("\r", "\\r") for cell in cells)
             stream.write("\t".join(texts) + "\n")
 
-        write = csv.writer(stream, lineterminator="\n").writerow if is_csv(path) else write_tsv
+        write = csv.writer(stream, lineterminator="\n").writerow if ending(path) == ".csv" else write_tsv
         write(columns)
         yield write
 
@@ -68,7 +63,7 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     Raises:
         InputError: see :class:`Delimited`.
     """
-    kind, delimiter = ("csv", ",") if is_csv(path) else ("tsv", "\t")
+    kind, delimiter = ("csv", ",") if ending(path) == ".csv" else ("tsv", "\t")
     return iter(Delimited(path, kind, delimiter=delimiter, quoted=kind == "csv"))
 
 
@@ -97,7 +92,7 @@ def by_column(
         number, found = next(((number, cells) for number, cells in lines if not _is_blank(cells)), (1, []))
         columns = [cell_text(each).strip() for each in found]
         if missing := [name for name in wanted if name not in columns]:
-            hint = "commas" if is_csv(file) else "tabs"
+            hint = "commas" if ending(file) == ".csv" else "tabs"
             reason = f"no column {', '.join(missing)} in the header"
             raise InputError(reason, file=file, line=number, hint=hint)
         if twice := next((name for name in columns if name and columns.count(name) > 1), None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -143,72 +143,45 @@ class LanguageModel(nn.Module, ABC):
     To be scored an action model needs :meth:`forward_parts`; its kind derives, and packs rows. One of
     strings or attachments has the other methods too, for search and for what is read token by token.
 
+    Args:
+        config: the frozen dataclass from which it is built.
+
     Attributes:
-        config: the frozen dataclass it was built from.
+        config: see above.
+        vocab_size: number of tokens, special ones included.
+        pad_id: the padding token.
+        root_id: the token at position 0 of every sentence.
+        eos_id: the token at the end of every sentence.
+        end_id: the token that ends a sentence: ROOT for some models of windows.
+        final_id: the token that follows end-of-sentence, which is then read; -1: none.
+        layout: the rows' layout: in a ``window``, sentences end by an attachment, or before a ROOT.
+        objective: ``causal``: log p(x) is the sum of the tokens'; ``masked``: predictions look at both sides.
+        derivation_kind: the kind of its derivations, with all that is to be known of them.
+        needs_float64: whether it is searched, or computes, in float64, which Apple's GPUs do not have.
+        structure: the unit learned besides the tokens, as scores of training call it.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
         reads_streams: whether it takes batches of endless streams (:attr:`Batch.continues`).
         has_treereg: whether it is trained with TreeReg (:mod:`pdtools.models.treereg`), and so parses.
     """
 
-    config: Any
     max_length: int | None
     reads_streams: bool = False
     has_treereg: bool = False
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens, special ones included."""
-        return cast(int, self.config.vocab_size)
-
-    @property
-    def pad_id(self) -> int:
-        """The padding token."""
-        return cast(int, self.config.pad_id)
-
-    @property
-    def root_id(self) -> int:
-        """The token at position 0 of every sentence."""
-        return cast(int, self.config.root_id)
-
-    @property
-    def eos_id(self) -> int:
-        """The token at the end of every sentence."""
-        return cast(int, self.config.eos_id)
-
-    @property
-    def end_id(self) -> int:
-        """The token that ends a sentence: ROOT for some models of windows."""
-        return self.eos_id
-
-    @property
-    def final_id(self) -> int:
-        """The token that follows end-of-sentence, which is then read; -1: none."""
-        return cast(int, getattr(self.config, "final_id", -1))
-
-    @property
-    def layout(self) -> Layout:
-        """The rows' layout: in a ``window``, sentences end by an attachment, or before a ROOT."""
-        return cast(Layout, getattr(self.config, "layout", "sentence"))
-
-    @property
-    def derivation_kind(self) -> DerivationKind:
-        """The kind of its derivations, with all that is to be known of them."""
-        return cast(DerivationKind, self.config.derivation_kind)
-
-    @property
-    def needs_float64(self) -> bool:
-        """Return whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
-        return self.derivation_kind.exist
-
-    @property
-    def structure(self) -> str:
-        """The unit learned besides the tokens, as scores of training call it."""
-        return self.derivation_kind.unit
-
-    @property
-    def objective(self) -> Objective:
-        """``causal``: log p(x) is the sum of the tokens'; ``masked``: predictions look at both sides."""
-        return cast(Objective, self.config.objective)
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.vocab_size: int = config.vocab_size
+        self.pad_id: int = config.pad_id
+        self.root_id: int = config.root_id
+        self.eos_id: int = config.eos_id
+        self.end_id: int = config.eos_id
+        self.final_id: int = getattr(config, "final_id", -1)
+        self.layout: Layout = getattr(config, "layout", "sentence")
+        self.objective: Objective = config.objective
+        self.derivation_kind: DerivationKind = config.derivation_kind
+        self.needs_float64: bool = self.derivation_kind.exist
+        self.structure: str = self.derivation_kind.unit
 
     @property
     def device(self) -> torch.device:
@@ -518,22 +491,18 @@ def initialize_by_fan_in(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-def initialize_by_depth(layers: int) -> Callable[[nn.Module], None]:
+def initialize_by_depth(module: nn.Module, *, layers: int) -> None:
     """GiLT's initial weights: deviation sqrt(2 / layers / inputs), cut off at two; biases 0.
 
     Embeddings are uniform within sqrt(3 / width), so that their deviation is 1 / sqrt(width).
     """
-
-    def initialize(module: nn.Module) -> None:
-        if isinstance(module, nn.Linear):
-            cut_off_normal(module.weight, math.sqrt(2 / layers / module.in_features))
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            bound = math.sqrt(3 / module.embedding_dim)
-            nn.init.uniform_(module.weight, -bound, bound)
-
-    return initialize
+    if isinstance(module, nn.Linear):
+        cut_off_normal(module.weight, math.sqrt(2 / layers / module.in_features))
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        bound = math.sqrt(3 / module.embedding_dim)
+        nn.init.uniform_(module.weight, -bound, bound)
 
 
 def cut_off_normal(weight: Tensor, std: float) -> None:

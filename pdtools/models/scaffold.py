@@ -71,15 +71,11 @@ class ScaffoldLM(TransformerLM):
 
     def __init__(self, config: ScaffoldConfig) -> None:
         super().__init__(config)
+        self.structure = "scaffold"
         # After all others, so that their first weights equal a transformer's without it.
         self.scaffold = nn.Linear(config.d_model, len(config.runs))
         self.scaffold.apply(initialize)
         self._number = {run: i for i, run in enumerate(config.runs)}
-
-    @property
-    def structure(self) -> str:
-        """See :attr:`LanguageModel.structure`."""
-        return "scaffold"
 
     def derivation_of(self, shards: ShardSet, row: int) -> NDArray[np.int64]:
         """See :meth:`LanguageModel.derivation_of`: indices of its runs (n + 1), -1 for runs unknown to

@@ -248,13 +248,8 @@ def write_surprisals(
             scored += result.scored
             rows += len(result.rows)
             for row in result.rows:
-                cells = (getattr(row, name) for name in of_rows.values())
-                write(
-                    [result.number, *(_written(cell) if isinstance(cell, float) else cell for cell in cells)]
-                )
+                cells = [result.number, *(getattr(row, name) for name in of_rows.values())]
+                # Adding 0 makes 0 of -0.
+                write([f"{round(each, 8) + 0.0:.8f}" if isinstance(each, float) else each for each in cells])
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
-
-
-def _written(number: float) -> str:
-    return f"{round(number, 8) + 0.0:.8f}"  # no -0

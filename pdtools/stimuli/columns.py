@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError
 from pdtools.files import atomic_path, atomic_table
 from pdtools.files.packed import ending
-from pdtools.files.tables import Sheet, cell_text, is_csv
+from pdtools.files.tables import Sheet, cell_text
 from pdtools.stimuli.frequency import Frequency, frequencies_of
 from pdtools.stimuli.table import Stimuli
 
@@ -275,7 +275,9 @@ def write(made: Made, output: str) -> int:
     with atomic_table(output, [*made.sheet.columns, *made.columns]) as write_row:
         for row, added in zip(made.rows.tolist(), zip(*new, strict=True), strict=True):
             write_row([*(column[row] for column in cells), *added])
-    return 0 if is_csv(output) else sum("\n" in text for column in (sheet.columns, *cells) for text in column)
+    if ending(output) == ".csv":
+        return 0
+    return sum("\n" in text for column in (sheet.columns, *cells) for text in column)
 
 
 def _written(name: str, values: Sequence[Any]) -> Iterator[str]:

@@ -72,8 +72,7 @@ class ToyGrammarLM(LanguageModel):
     max_length = None
 
     def __init__(self, config: ToyConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.open_id, self.close_id = config.vocab_size, config.vocab_size + 1
         n_actions = config.vocab_size + 2
         self.weight = nn.Parameter(torch.randn(n_actions, config.max_open + 1, n_actions))

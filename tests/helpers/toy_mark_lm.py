@@ -75,8 +75,7 @@ class MarkLM(LanguageModel):
     max_length = None
 
     def __init__(self, config: MarkConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         v = config.vocab_size
         self.following = nn.Parameter(torch.randn(v, 2, v))
         self.marks = nn.Parameter(torch.randn(v, 2, 2))

@@ -13,7 +13,7 @@ from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import Kind, Source, check_kind, expand_inputs, held
 from pdtools.files.inputs import read_json_lines, text_of
-from pdtools.files.packed import COMPRESSED, ending, has_ending, without_ending
+from pdtools.files.packed import COMPRESSED, ending, has_ending, plain_name
 from pdtools.files.source import ZipMember
 from pdtools.files.tables import SHEETS, Delimited, by_column
 
@@ -138,7 +138,7 @@ def _pair(data: Any, place: str, number: int, groups: dict[str, tuple[str | None
         good, bad = (data[name] for name in _SENTENCES)
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
-        named = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
+        named = data.get("UID", plain_name(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
         paradigm = sys.intern(text_of(named))  # names that thousands of pairs share
         group = (_group(data.get("field"), _FIELD_NAMES), _group(data.get("linguistics_term"), _PHENOMENA))
         field, phenomenon = groups.setdefault(paradigm, group)

@@ -197,8 +197,8 @@ class RecurrentLM(LanguageModel):
     config: RecurrentConfig
 
     def __init__(self, config: RecurrentConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
+        self.needs_float64 = True  # stacks are computed in it
         # Without a limit a stack would grow with the stream.
         limit = config.stack_window if config.stack == "nondeterministic" else config.stack_depth
         self.reads_streams = config.objective == "causal" and (config.stack == "none" or limit > 0)
@@ -369,11 +369,6 @@ class RecurrentLM(LanguageModel):
     def next_token_logprobs(self, state: RecurrentState) -> Tensor:
         """See :meth:`LanguageModel.next_token_logprobs`."""
         return self.output(state.run.cell.hidden).log_softmax(-1, dtype=torch.float32)
-
-    @property
-    def needs_float64(self) -> bool:
-        """True: stacks are computed in float64."""
-        return True
 
     def _reader(self) -> RecurrentReader:
         return RecurrentReader(self.config, self.stack, dict(self.named_parameters()))

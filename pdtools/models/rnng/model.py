@@ -58,8 +58,7 @@ class RnngLM(ActionLM):
     max_length = None
 
     def __init__(self, config: RnngConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         d, ids = config.d_model, config.actions
         self.begin = nn.Parameter(torch.randn(d))
         self.embedding = nn.Embedding(config.vocab_size, d)

@@ -68,7 +68,7 @@ class AttentionWork:
             if not term.form:
                 return False
             names += term.form
-        every = {*names, *self.inputs.mask_form}
+        every = {*names, *self.inputs.mask()}
         return every.issubset(taken) and len(set(names)) == len(names)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -34,7 +35,7 @@ from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
-from pdtools.models.transformer.state import LayerCaches, Prefixes, TransformerState
+from pdtools.models.transformer.state import Layer, Prefixes, TransformerState
 from pdtools.models.transformer.view import View
 from pdtools.models.treereg import treereg
 
@@ -69,9 +70,10 @@ class TransformerLM(LanguageModel):
         head_distances: bool = False,
         head_reads_prefix: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(config)
         extra_terms = extra_terms or {}
-        self.config = config
+        if config.predicts_roots:
+            self.end_id = config.root_id
         self.depths = depths
         # Functions of the tape besides depths, for terms and the head.
         self.reads = dict(StackDistances.reads) if head_distances else {}
@@ -156,17 +158,11 @@ class TransformerLM(LanguageModel):
     @property
     def initializer(self) -> Callable[[nn.Module], None]:
         """The function that gives a module its first weights."""
-        by_depth = initialize_by_depth(self.config.layers)
         return {
             "fan-in": initialize_by_fan_in,
-            "depth-scaled": by_depth,
+            "depth-scaled": partial(initialize_by_depth, layers=self.config.layers),
             "released": initialize_as_released,
         }.get(self.config.initialization, initialize)
-
-    @property
-    def end_id(self) -> int:
-        """See :attr:`LanguageModel.end_id`."""
-        return self.root_id if self.config.predicts_roots else self.eos_id
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
         """See :meth:`LanguageModel.head_parameters`."""
@@ -258,10 +254,11 @@ class TransformerLM(LanguageModel):
         if self.depths is not None or self.head is not None:
             view = self._view(batch)
         if self.depths is not None:
+            assert view.tape is not None
             # Nothing is predicted from EOS or padding, so their rows do not count.
             position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
             used = position < batch.lengths[:, None] - 1  # (B, N)
-            n_clamped = (view.clamped(self.depths) & used[:, :, None]).sum()
+            n_clamped = ((view.tape >= self.depths) & used[:, :, None]).sum()
         tokens, lengths = self.as_read(batch)
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
         stream = self._residual_stream(embedding, lengths, view)
@@ -347,13 +344,15 @@ class TransformerLM(LanguageModel):
         config, weight = self.config, self.embedding.weight
         entries = rows * length if entries is None else entries
         past = Past(rows, entries, like=weight)
-        shared, own = self._shared_and_own()
+        # Without attachments no two hypotheses have the same tokens: no layer is computed once for several.
+        shared = 0 if self.head is None else self.plain_layers
+        blocks = cast(list[Block], list(self.blocks))
         prefixes = None
         if shared:
             below = Past(1, entries, like=weight)
             prefixes = Prefixes(
                 past=below,
-                caches=[self._caches(block, below, length) for block in shared],
+                layers=[self._layer(block, below, length) for block in blocks[:shared]],
                 of=torch.zeros(rows, dtype=torch.int64, device=weight.device),
                 output=weight.new_zeros(1, 1, config.d_model),
             )
@@ -362,7 +361,7 @@ class TransformerLM(LanguageModel):
             past=past,
             lengths=torch.tensor([length], device=weight.device),
             prefixes=prefixes,
-            caches=[self._caches(block, past, length) for block in own],
+            layers=[self._layer(block, past, length) for block in blocks[shared:]],
             hidden=weight.new_zeros(rows, config.d_model),
             head_keys=None if self.head is None else past.cache(self.head.key_width),
             head_query=None if self.head is None else weight.new_zeros(rows, self.head.query_width),
@@ -371,16 +370,9 @@ class TransformerLM(LanguageModel):
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
 
-    def _shared_and_own(self) -> tuple[list[Block], list[Block]]:
-        """The layers computed once for all hypotheses with the same tokens, and the layers computed for each.
-        Without attachments no two hypotheses have the same tokens."""
-        blocks = cast(list[Block], list(self.blocks))
-        shared = 0 if self.head is None else self.plain_layers
-        return blocks[:shared], blocks[shared:]
-
-    def _caches(self, block: Block, past: Past, length: int) -> LayerCaches:
-        attention = past.cache(2 * self.config.d_model)
-        return attention, None if block.stack is None else StackCache(past, length, self.embedding.weight)
+    def _layer(self, block: Block, past: Past, length: int) -> Layer:
+        stack = None if block.stack is None else StackCache(past, length, self.embedding.weight)
+        return block, past.cache(2 * self.config.d_model), stack
 
     @torch.no_grad()
     def advance(self, state: TransformerState, tokens: Tensor, tape_row: Tensor) -> None:
@@ -392,9 +384,9 @@ class TransformerLM(LanguageModel):
         view = View.of_step(tape_row, self.depths, self.reads)
         state.head_tape = self._head_tape(view)
         if self.depths is not None:
-            state.n_clamped = state.n_clamped + view.clamped(self.depths).sum()
+            state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
         inputs = view.inputs()
-        for block, (cache, stack) in zip(self._shared_and_own()[1], state.caches, strict=True):
+        for block, cache, stack in state.layers:
             x = block(x, inputs, cache, stack)
         state.hidden = self._final(x)[:, 0]  # (R, D)
         if self.head is not None:
@@ -416,7 +408,7 @@ class TransformerLM(LanguageModel):
         if not prefixes.has_read(k, tokens):
             new = prefixes.read(k, tokens, self.config.n_inputs)  # (P,)
             x = self._input(self.embedding(new[:, None]), first=k, lengths=state.lengths)  # (P, 1, D)
-            for block, (cache, stack) in zip(self._shared_and_own()[0], prefixes.caches, strict=True):
+            for block, cache, stack in prefixes.layers:
                 x = block(x, ScoreInputs(causal=None, tape=None), cache, stack)
             prefixes.output = x
         return prefixes.output[prefixes.of]

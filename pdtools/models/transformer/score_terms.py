@@ -76,13 +76,8 @@ class ScoreInputs:
         """Return whether depths, if there are any, have one byte a cell."""
         return self.tape is None or self.tape.dtype == torch.uint8
 
-    @property
-    def mask_form(self) -> tuple[str, ...]:
-        """The form of visibility, beside causality, for kernels: see :attr:`ScoreTerm.form`."""
-        return ("innermost",) if self.innermost is not None else () if self.visible is None else ("seen",)
-
     def mask(self) -> dict[str, Tensor]:
-        """The mask's fields of :class:`pdtools.models.kernels.terms.Terms`."""
+        """The fields of :class:`pdtools.models.kernels.terms.Terms` for visibility, beside causality."""
         if self.innermost is not None:
             return {"innermost": self.innermost}
         return {} if self.visible is None else {"seen": self.visible[:, :, 0]}

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from pdtools.models.base import DecoderState
+from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Cache, Past
 from pdtools.models.transformer.stack_attention import StackCache
 
-# The caches of one layer: keys and values (2D wide); its stack attention's, if it has any.
-LayerCaches = tuple[Cache, StackCache | None]
+# A layer, and its caches: keys and values (2D wide); its stack attention's, if it has any.
+Layer = tuple[Block, Cache, StackCache | None]
 
 
 @dataclass
@@ -23,14 +24,14 @@ class Prefixes:
 
     Attributes:
         past: the past of the prefixes.
-        caches: the caches of each layer.
+        layers: these layers, with their caches.
         of: int64 (R,), the prefix of each hypothesis.
         output: (P, 1, D), the last layer's output for the last token that was read.
         tokens: int64 (R,), that token; None before the first.
     """
 
     past: Past
-    caches: list[LayerCaches]
+    layers: list[Layer]
     of: Tensor
     output: Tensor
     tokens: Tensor | None = None
@@ -77,7 +78,7 @@ class TransformerState(DecoderState):
         lengths: int64 (1,), the maximal number of tokens of one hypothesis.
         prefixes: the memory of the layers below that know tokens only; None if these are not computed
             apart.
-        caches: the caches of each other layer.
+        layers: the other layers, with their caches.
         hidden: (R, D), final hidden state of the last token.
         head_keys: the attachment head's keys, one for each token; None without a head.
         head_query: (R, its ``query_width``), the attachment head's q of the last token; None without a head.
@@ -91,7 +92,7 @@ class TransformerState(DecoderState):
     past: Past
     lengths: Tensor
     prefixes: Prefixes | None
-    caches: list[LayerCaches]
+    layers: list[Layer]
     hidden: Tensor
     head_keys: Cache | None
     head_query: Tensor | None

@@ -71,11 +71,6 @@ class View:
         assert self.tape is not None
         return legal_attachments(self.tape, roots)
 
-    def clamped(self, depths: int) -> Tensor:
-        """Return the cells that are deeper than a table of this many rows: bool."""
-        assert self.tape is not None
-        return self.tape >= depths
-
 
 def _within(tape: Tensor, depths: int | None) -> Tensor | None:
     if depths is None:
