@@ -1,7 +1,7 @@
 "use strict";
 // The page of sentences: everything follows the token, the hypothesis, the model and the sentence that are chosen.
 
-(async () => {
+kinds.sentences = async () => {
   const { models, sentences, pair } = page;
   const whose = ["good", "bad"];
   const at = {
@@ -61,7 +61,7 @@
     else if (/^[1-9]$/.test(event.key)) go({ hypothesis: Number(event.key) - 1 });
     else return;
     event.preventDefault();
-  });
+  }, { signal: left.signal });
 
   // ---- panels ------------------------------------------------------------------------------------------------
 
@@ -395,6 +395,6 @@
   await go({ token: at.token, hypothesis: at.hypothesis });
   for (const [m, place] of pairs.entries()) await drawPair(m, place);
   document.body.dataset.ready = "true";
-  window.addEventListener("resize", () => draw());
-  window.addEventListener("hashchange", () => go({ sentence: Math.min(Math.max(Number(state.get("sentence", "1")) - 1, 0), sentences.length - 1), model: Math.max(models.indexOf(state.get("model", models[0])), 0), token: Number(state.get("token", "0")), hypothesis: Number(state.get("hypothesis", "1")) - 1 }));
-})();
+  window.addEventListener("resize", () => draw(), { signal: left.signal });
+  window.addEventListener("hashchange", () => go({ sentence: Math.min(Math.max(Number(state.get("sentence", "1")) - 1, 0), sentences.length - 1), model: Math.max(models.indexOf(state.get("model", models[0])), 0), token: Number(state.get("token", "0")), hypothesis: Number(state.get("hypothesis", "1")) - 1 }), { signal: left.signal });
+};

@@ -1,7 +1,7 @@
 "use strict";
 // The page of a table of stimuli: effects at one region, differences by region, means, and the items one by one.
 
-(async () => {
+kinds.stimuli = async () => {
   const ROWS = 20;  // items on a page of the list
   const { models } = page;
   const text = (name) => ({ name, number: false });
@@ -71,4 +71,4 @@
   if (!effects) await drawMeans();
   await load();
   document.body.dataset.ready = "true";
-})();
+};
