@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import sys
-import tempfile
 import webbrowser
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -58,7 +55,7 @@ def serve(
     search.check_number()
     device = pick_device(device, threads)
     asked = [
-        ModelSettings(model_dir=each, search=search, device=device, threads=threads)
+        ModelSettings(model_dir=os.path.abspath(each), search=search, device=device, threads=threads)
         for each in dict.fromkeys(model)
     ]
     with _socket(host, port) as listening:
@@ -75,7 +72,11 @@ def serve(
             if sys.stderr.isatty() and (sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY")):
                 webbrowser.open(url)
 
-        run(asked, listening, host, ready, message)
+        try:
+            run(asked, listening, host, ready, message)
+        except (KeyboardInterrupt, SystemExit) as end:  # torch and the models would take seconds to end
+            message("pdtools: interrupted")
+            os._exit(end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130)
 
 
 def _socket(host: str, port: int) -> socket.socket:

@@ -1,1 +1,1 @@
-"""``pdtools serve``: a page on one's own machine that answers what is typed, drawn by the scripts of ``view``."""
+"""``pdtools serve``: a page that answers what is typed, drawn by the scripts of ``view``."""

@@ -5,9 +5,13 @@ An answer is made in steps, between which the worker does what waits (:mod:`pdto
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +32,18 @@ from pdtools.report.view.stimuli import stimuli_page
 from pdtools.search.inputs import read_sentence
 from pdtools.search.model import Model, ModelSettings, is_guest
 from pdtools.search.next_tokens import likeliest
-from pdtools.search.options import NO_CONTEXT, Context
+from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, Context
 from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import PER_NAT, word_rows
 from pdtools.serve.questions import LIKELIEST, MOST_ROWS, Question
-from pdtools.stimuli.columns import make_table, write
+from pdtools.stimuli.columns import make_table, new_columns, write
 from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
 from pdtools.stimuli.table import read_stimuli
 from pdtools.tokenization import split_text_words
 
-_KEPT = 4
-_MOST_REJECTS = 20
+# Ways of asking a model that are kept, and sentences without a score that are named.
+_KEPT, _MOST_NAMED = 3, 20
+_SECONDS = 0.2  # between two reports of progress
 
 
 class Loaded:
@@ -55,18 +60,20 @@ class Loaded:
         self.option = _option(settings.model_dir)
         self._models: dict[ModelSettings, Model] = {}
         self._checkpoint: LoadedModel | None = None
-        model = self.model(self.settings)
         self._is_guest = is_guest(settings.model_dir)
+        model = self.model(self.settings)
         self._checkpoint = None if self._is_guest else model.loaded
         _ = model.family  # refuses what the model cannot do
 
     def model(self, asked: ModelSettings) -> Model:
         """The model, asked in this way; its weights are loaded once."""
-        if asked not in self._models:
-            while len(self._models) >= _KEPT:
-                del self._models[next(iter(self._models))]
-            self._models[asked] = Model(asked, self._checkpoint)
-        return self._models[asked]
+        if self._is_guest:  # which has no beam, and gives the measures of tables beside the others
+            asked = replace(asked, search=self.settings.search, measures=("structure",))
+        found = self._models.pop(asked, None) or Model(asked, self._checkpoint)
+        self._models[asked] = found  # the last one asked
+        for old in list(self._models)[:-_KEPT]:
+            del self._models[old]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +90,11 @@ class _Held(ModelSettings):
 def load(settings: Sequence[ModelSettings]) -> list[Loaded]:
     """Load models, by the names that ``surprisal TABLE`` gives them."""
     return [Loaded(each.name, each.settings) for each in named_models(settings, [])]
+
+
+def _quoted(text: str) -> str:
+    """A text as Python's code, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _words(found: Trace, text: str) -> list[list[Any]]:
@@ -147,10 +159,11 @@ class Answers:
         context = NO_CONTEXT
         if question.context:
             context = Context(of=f"{len(question.context)} sentences", sentences=question.context)
+        search = self.models[0].settings.search
         return [
             replace(
                 each.settings,
-                search=replace(each.settings.search, beam=question.beam or each.settings.search.beam),
+                search=replace(search, beam=question.beam or search.beam),
                 context=context,
                 **changed,
             )
@@ -161,17 +174,18 @@ class Answers:
         traces: list[list[Trace]] = []
         for text in question.texts:
             traces.append([])
-            for asked in self._asked(question):
+            for name, asked in zip(self.names, self._asked(question), strict=True):
                 yield {}
-                model = asked.load()
-                sentence = read_sentence(text, "text", model.settings["text_style"])
-                traces[-1].append(trace(model, sentence, asked.search))
+                with self._named(name):
+                    model = asked.load()
+                    sentence = read_sentence(text, "text", model.settings["text_style"])
+                    found = trace(model, sentence, asked.search)
+                traces[-1].append(replace(found, model=found.model | {"folder": name}))
         page = sentences_page(traces, self.names, self.made, pair=question.kind == "pair")
         words = None
         if question.words:
-            words = [
-                [_words(each, text) for each in own] for text, own in zip(question.texts, traces, strict=True)
-            ]
+            of_texts = zip(question.texts, traces, strict=True)
+            words = [[_words(each, text) for each in own] for text, own in of_texts]
         yield self._answer(page, question, written=rounded_numbers(words))
 
     def _next(self, question: Question) -> Generator[dict[str, Any]]:
@@ -179,71 +193,108 @@ class Answers:
         found = {}
         for name, asked in zip(self.names, self._asked(question), strict=True):
             yield {}
-            model = asked.load()
-            found[name] = likeliest(model.following(prefix), model.vocabulary, LIKELIEST)
-        title = f"What next? {prefix or 'At the beginning'} — {', '.join(self.names)}"
-        yield self._answer(
-            Page(kind="next", title=title, document={"prefix": prefix, "next": found}), question
-        )
+            with self._named(name):
+                model = asked.load()
+                found[name] = likeliest(model.following(prefix), model.vocabulary, LIKELIEST)
+        title = f"{prefix} … — {', '.join(self.names)}"
+        yield self._answer(Page(kind="next", title=title, document={"next": found}), question)
 
     def _table(self, question: Question, folder: Path) -> Generator[dict[str, Any]]:
-        file, output = folder / f"table{question.suffix}", folder / "surprisals.csv"
-        try:
-            sheet = read_sheet(str(file))
+        file, output = str(folder / f"table{question.suffix}"), folder / "surprisals.csv"
+        with self._named(None):
+            sheet = read_sheet(file)
             if len(sheet.numbers) > MOST_ROWS:
-                raise PdtoolsError(f"the table has at most {MOST_ROWS:,} rows, not {len(sheet.numbers):,}")
+                raise PdtoolsError(f"a table has at most {MOST_ROWS:,} rows, not {len(sheet.numbers):,}")
             stimuli = read_stimuli(sheet, {}, words=question.words, glue=" ")
-            yield {}
+            new_columns(stimuli)
             models = named_models(self._asked(question, measures=("structure",)), [])
             rejects = Rejects("skip")
             made = {each.name: Surprisals(stimuli, "text", "bits", rejects) for each in models}
             found = list(made.values())
-            of, done = len(set(stimuli.texts)) * len(models), 0
             context = models[0].settings.context
+            told, done, of = 0.0, 0, len(models) * len(set(stimuli.texts))
+            yield {"done": done, "of": of}
             scores = score_parts(
                 models, lambda number, about: found[number].parts(context, about), {}, plan=Plan()
             )
             for number, place, score in scores:
                 found[number].add(place, score)
                 done += 1
-                yield {"done": done, "of": of}
+                is_due = time.monotonic() > told + _SECONDS
+                told = time.monotonic() if is_due else told
+                yield {"done": done, "of": of} if is_due else {}
             write(make_table(stimuli, made), str(output))
             stimuli.exclude_empty(rejects)
-        except InputError as error:
-            place = "the table" if error.line is None else f"row {error.line}"
-            raise PdtoolsError(f"{place}: {error.fault}") from error
         yield {"done": of, "of": of}
         notes = [stimuli.form, *stimuli.notes]
-        notes += [
-            f"row {each['line']}: no score: {each['reason']}"
-            for each, _ in zip(rejects, range(_MOST_REJECTS))
-        ]
+        records = islice(rejects, _MOST_NAMED)
+        notes += [f"row {each['line']}: no score: {each['reason']}" for each in records]
+        if len(rejects) > _MOST_NAMED:
+            notes.append(f"{len(rejects):,} sentences have no score in all")
         try:
             page = stimuli_page([str(output)], made=self.made)
         except PdtoolsError as error:
-            fault = error.fault if isinstance(error, InputError) else str(error)
-            page = Page(
-                kind="none", title="Surprisals of the table", document={}, notes=(f"not drawn: {fault}",)
-            )
-        yield self._answer(page, question, said=notes, skipped=len(rejects)) | {"table": output.read_bytes()}
+            why = error.fault if isinstance(error, InputError) else str(error)
+            page = Page(kind="none", title="Surprisals", document={}, notes=(f"nothing is drawn: {why}",))
+        page = replace(page, title=f"{question.name} — {', '.join(self.names)}", notes=(*notes, *page.notes))
+        yield self._answer(page, question, skips=len(rejects) > 0) | {"table": output.read_bytes()}
 
-    def _answer(self, page: Page, question: Question, **more: Any) -> dict[str, Any]:
-        document = document_of(page, self.made) | {"live": True, "command": self.command(question), **more}
-        answer = {"document": document, "packed": dict(page.packed)}
-        return {"answer": self.without_paths(answer)}
+    def _answer(self, page: Page, question: Question, *, skips: bool = False, **more: Any) -> dict[str, Any]:
+        command = "\n".join(self._commands(question, skips=skips))
+        document = document_of(page, self.made) | {
+            "live": True,
+            "charts": page.charts,
+            "command": command,
+            **more,
+        }
+        return {"answer": {"document": document, "packed": dict(page.packed)}}
 
-    def command(self, question: Question) -> str:
-        """The command line, or the line of Python, that gives the same."""
-        models = [word for each in self.models for word in ("--model", each.option)]
-        beam = [] if question.beam is None else ["--beam", str(question.beam)]
-        return shlex.join(["pdtools", "view", *question.texts, *models, *beam])
-
-    def without_paths(self, value: Any) -> Any:
-        """A value of JSON in whose texts the folders of models are models' names."""
-        if isinstance(value, str):
+    @contextmanager
+    def _named(self, model: str | None) -> Iterator[None]:
+        """Let errors name models, and rows of the table, but no folder of this machine."""
+        try:
+            yield
+        except PdtoolsError as error:
+            said = str(error)
+            if isinstance(error, InputError):
+                said = error.fault if error.line is None else f"row {error.line}: {error.fault}"
             for each in self.models:
-                value = value.replace(each.settings.model_dir, each.name)
-            return value
-        if isinstance(value, Mapping):
-            return {key: self.without_paths(each) for key, each in value.items()}
-        return [self.without_paths(each) for each in value] if isinstance(value, (list, tuple)) else value
+                said = said.replace(each.settings.model_dir, each.name)
+            several = model is not None and len(self.models) > 1 and not said.startswith(model)
+            raise PdtoolsError(f"{model}: {said}" if several else said) from error
+
+    def _commands(self, question: Question, *, skips: bool) -> list[str]:
+        """Command lines that give the same, or lines of Python."""
+        search = self._asked(question)[0].search
+        widths = {
+            name: getattr(search, name)
+            for name in ("beam", "margin", "word_beam", "fast_track")
+            if getattr(search, name) != getattr(DEFAULT_SEARCH, name)
+        }
+        if question.kind == "next":
+            how = "".join(f", {name}={value}" for name, value in widths.items())
+            asked = f"next_token({_quoted(question.texts[0])}, {LIKELIEST})"
+            lines = [f"print(pdtools.load({_quoted(each.option)}{how}).{asked})" for each in self.models]
+            return [shlex.join(["python", "-c", f"import pdtools; {line}"]) for line in lines]
+        options = [
+            word
+            for name, value in widths.items()
+            for word in (
+                (f"--{name}", str(value)) if name in ("beam", "margin") else ("--search", f"{name}={value}")
+            )
+        ]
+        models = [["--model", each.option] for each in self.models]
+        words = ["--words"] * question.words
+        if question.kind == "table":
+            file = f"./{question.name}" if question.name.startswith("-") else question.name
+            skip = ["--on-error", "skip"] if skips else []
+            lines = [["surprisal", file, *chain(*models), *options, *words, *skip, "-o", "surprisals.csv"]]
+        elif question.words or question.context:
+            texts = [word for text in question.texts for word in ("--text", text)]
+            lines = [["surprisal", *texts, *model, *options, *words] for model in models]
+        else:
+            texts = ["--pair", *question.texts] if question.kind == "pair" else ["--text", *question.texts]
+            lines = [["view", *texts, *chain(*models), *options, "-o", "view.html"]]
+        before = shlex.join(question.context)
+        read = f" --context <(printf '%s\\n' {before})" if before else ""
+        return [shlex.join(["pdtools", *line]) + read for line in lines]

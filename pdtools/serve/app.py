@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import secrets
-import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -158,7 +156,7 @@ class Server:
     async def _page(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
         limits = {
-            name: getattr(questions, name) for name in ("MOST_CHARS", "MOST_BEAM", "MOST_BYTES", "SUFFIXES")
+            name: getattr(questions, name) for name in ("MOST_CHARS", "MOST_CONTEXT", "MOST_BEAM", "SUFFIXES")
         }
         page = Page(
             kind="serve",
@@ -333,25 +331,22 @@ def run(
     answers = Answers(load(settings))
     token = secrets.token_urlsafe(24)
     worker = Worker(say)
-    with tempfile.TemporaryDirectory(prefix="pdtools-serve-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pdtools-serve-", ignore_cleanup_errors=True) as folder:
         app = Server(answers, worker, Path(folder)).app(token, host, listening.getsockname()[1])
         config = uvicorn.Config(
             app,
             access_log=False,
             log_config=None,
+            log_level="critical",
             lifespan="off",
             server_header=False,
             proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=1,
         )
+        server = uvicorn.Server(config)
         ready(token)
         try:
-            uvicorn.Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:
-            is_stopped = worker.stop(0.5)
-            if not is_stopped:  # in the middle of a step, which only the end of the process ends
-                shutil.rmtree(folder, ignore_errors=True)
-                os._exit(130)
-            raise
-        worker.stop(0.5)
+            server.run(sockets=[listening])
+        finally:
+            worker.stop(0.3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from pdtools.errors import PdtoolsError
@@ -23,6 +25,7 @@ MOST_JSON = 1 << 18
 """Bytes of a question."""
 SUFFIXES = (".csv", ".tsv", ".xlsx")
 """Endings of the tables that are taken."""
+_NO_NAME = re.compile(r"[/\\\x00-\x1f]")
 LIKELIEST = 20
 """Number of next tokens that are listed."""
 
@@ -38,7 +41,7 @@ class Question:
         beam: hypotheses of the search; None: as the command line says.
         context: sentences read before.
         words: whether rows are words, not tokens (of a table: not regions).
-        suffix: the ending of a table's name.
+        name: a table's, for its command line.
     """
 
     page: str
@@ -47,7 +50,12 @@ class Question:
     beam: int | None = None
     context: tuple[str, ...] = ()
     words: bool = False
-    suffix: str = ""
+    name: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a table's name."""
+        return PurePosixPath(self.name).suffix.lower()
 
 
 def read_question(data: bytes, *, table: bool) -> Question:
@@ -74,9 +82,6 @@ def read_question(data: bytes, *, table: bool) -> Question:
     if beam is not None and (type(beam) is not int or not 1 <= beam <= MOST_BEAM):
         raise PdtoolsError(f"the beam has to be a whole number from 1 to {MOST_BEAM:,}")
     context = _text(found.get("context", ""), "the context", MOST_CONTEXT)
-    suffix = found.get("suffix", "")
-    if table and suffix not in SUFFIXES:
-        raise PdtoolsError(f"a table's name ends in {', '.join(SUFFIXES)}")
     texts = found.get("texts", [])
     if not isinstance(texts, list) or len(texts) != {"table": 0, "pair": 2}.get(kind, 1):
         raise PdtoolsError("this is no question")
@@ -86,15 +91,18 @@ def read_question(data: bytes, *, table: bool) -> Question:
     lines = tuple(line for line in context.split("\n") if line.strip())
     if kind == "next" and lines:
         raise PdtoolsError("what comes next is told without a context: write its sentences before the words")
-    return Question(
+    question = Question(
         page=page,
         kind=kind,
         texts=tuple(texts),
         beam=beam,
         context=lines,
         words=bool(words),
-        suffix=suffix if table else "",
+        name=_text(found.get("name", ""), "a table's name", 255) if table else "",
     )
+    if table and (question.suffix not in SUFFIXES or _NO_NAME.search(question.name)):
+        raise PdtoolsError(f"a table's name ends in {', '.join(SUFFIXES)}")
+    return question
 
 
 def _text(value: Any, what: str, most: int) -> str:

@@ -94,6 +94,7 @@ kinds.sentences = async () => {
     where.textContent = `${at.token}/${last()} ${token(at.token)}`;
     if (chooseModel) chooseModel.querySelector("select").value = String(at.model);
     if (chooseSentence) chooseSentence.querySelector("select").value = String(at.sentence);
+    bitsOfWords();
     surprisals();
     const beam = step();
     const hypothesis = beam?.hypotheses[at.hypothesis] ?? null;
@@ -126,6 +127,16 @@ kinds.sentences = async () => {
       now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
       others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens.map((_, k) => shown(traces[m], k)), values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
     panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
+  }
+
+  /** Bits of words, if they are asked for: together, of models that have the same ones. */
+  function bitsOfWords() {
+    const all = page.written?.[at.sentence] ?? [], names = (m) => all[m].map(([text]) => text);
+    const order = [at.model, ...all.keys()].filter((m, i, those) => those.indexOf(m) === i && all[m]?.length);
+    const groups = [...new Set(order.map((m) => names(m).join("\0")))].map((same) => order.filter((m) => names(m).join("\0") === same));
+    show("written", groups.map((ms) => [make("div", { class: "keys" }, ms.map(key)), barsDrawing({
+      labels: names(ms[0]), values: ms.map((m) => all[m].map(([, bits]) => bits)), colours: ms.map(colour), now: null,
+      name: `surprisal of each word under ${ms.map((m) => models[m]).join(", ")}`, room: panels.written.place.clientWidth || 900 })]));
   }
 
   function hypotheses(beam) {
@@ -380,6 +391,7 @@ kinds.sentences = async () => {
       pairs) : null,
     pair ? make("h2", {}, "Token by token") : null,
     make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
+    panel("written", "Surprisal of each word (bits)", (place) => saveSvg("words", place)),
     panel("surprisals", "Surprisal (bits)", (place) => saveSvg("surprisals", place), () => saveTsv("surprisals", ["model", "position", "token", "bits"], () => panels.surprisals.rows()), () => opening("Table", () => table(["model", "position", "token", "bits"], panels.surprisals.rows()))),
     broad,
     make("div", { class: "two" },

@@ -63,7 +63,7 @@ kinds.stimuli = async () => {
     atRegion && make("section", {}, atRegion.element, make("p", { class: "soft" }, "Means over the items that have all the conditions, bits, with 95% intervals within items (Morey 2008).")),
     effects,
     differences && make("section", {}, differences.element, make("p", { class: "soft" }, `Means over items, bits, with 95% intervals (Student's t over ${page.over}). Dashed: no difference.`)),
-    make("section", {}, effects ? opening("Mean surprisal by region and condition", () => { setTimeout(drawMeans); return meansAndText; }) : meansAndText),
+    make("section", {}, effects ? opening("Mean surprisal by region and condition", () => { setTimeout(drawMeans); return meansAndText; }, page.live) : meansAndText),
     section,
   );
   if (atRegion) await chart(atRegion.place, page.at_region_chart, page.at_region, { label: `Mean surprisal${where}`, facet: true });
