@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,6 +42,8 @@ from pdtools.stimuli.columns import make_table, new_columns, write
 from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
 from pdtools.stimuli.table import read_stimuli
 from pdtools.tokenization import split_text_words
+
+T = TypeVar("T")
 
 # Ways of asking a model that are kept, and sentences without a score that are named.
 _KEPT, _MOST_NAMED = 3, 20
@@ -90,6 +94,22 @@ class _Held(ModelSettings):
 def load(settings: Sequence[ModelSettings]) -> list[Loaded]:
     """Load models, by the names that ``surprisal TABLE`` gives them."""
     return [Loaded(each.name, each.settings) for each in named_models(settings, [])]
+
+
+def _beside(function: Callable[[], T]) -> Generator[dict[str, Any], None, T]:
+    """Call a function that asks no model in a thread of its own, so that nobody waits for it."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    while not wait([future], _SECONDS / 10).done:
+        yield {}
+    return future.result()
 
 
 def _quoted(text: str) -> str:
@@ -202,10 +222,10 @@ class Answers:
     def _table(self, question: Question, folder: Path) -> Generator[dict[str, Any]]:
         file, output = str(folder / f"table{question.suffix}"), folder / "surprisals.csv"
         with self._named(None):
-            sheet = read_sheet(file)
+            sheet = yield from _beside(lambda: read_sheet(file))
             if len(sheet.numbers) > MOST_ROWS:
                 raise PdtoolsError(f"a table has at most {MOST_ROWS:,} rows, not {len(sheet.numbers):,}")
-            stimuli = read_stimuli(sheet, {}, words=question.words, glue=" ")
+            stimuli = yield from _beside(lambda: read_stimuli(sheet, {}, words=question.words))
             new_columns(stimuli)
             models = named_models(self._asked(question, measures=("structure",)), [])
             rejects = Rejects("skip")
@@ -223,7 +243,7 @@ class Answers:
                 is_due = time.monotonic() > told + _SECONDS
                 told = time.monotonic() if is_due else told
                 yield {"done": done, "of": of} if is_due else {}
-            write(make_table(stimuli, made), str(output))
+            yield from _beside(lambda: write(make_table(stimuli, made), str(output)))
             stimuli.exclude_empty(rejects)
         yield {"done": of, "of": of}
         notes = [stimuli.form, *stimuli.notes]
@@ -232,12 +252,12 @@ class Answers:
         if len(rejects) > _MOST_NAMED:
             notes.append(f"{len(rejects):,} sentences have no score in all")
         try:
-            page = stimuli_page([str(output)], made=self.made)
+            page = yield from _beside(lambda: stimuli_page([str(output)], made=self.made))
         except PdtoolsError as error:
             why = error.fault if isinstance(error, InputError) else str(error)
             page = Page(kind="none", title="Surprisals", document={}, notes=(f"nothing is drawn: {why}",))
         page = replace(page, title=f"{question.name} — {', '.join(self.names)}", notes=(*notes, *page.notes))
-        yield self._answer(page, question, skips=len(rejects) > 0) | {"table": output.read_bytes()}
+        yield self._answer(page, question, skips=len(rejects) > 0) | {"file": output.read_bytes()}
 
     def _answer(self, page: Page, question: Question, *, skips: bool = False, **more: Any) -> dict[str, Any]:
         command = "\n".join(self._commands(question, skips=skips))

@@ -286,9 +286,9 @@ class _Events(Response):
                     coming.cancel()
                     break
                 event = coming.result()
-                table = event.pop("table", None)
-                line = inline_json(event | ({} if table is None else {"bytes": len(table)})).encode() + b"\n"
-                await _send(send, line + (table or b""), more="end" not in event)
+                data = event.pop("file", None)
+                line = inline_json(event | ({} if data is None else {"bytes": len(data)})).encode() + b"\n"
+                await _send(send, line + (data or b""), more="end" not in event)
                 if "end" in event:
                     break
         finally:
@@ -333,20 +333,24 @@ def run(
     worker = Worker(say)
     with tempfile.TemporaryDirectory(prefix="pdtools-serve-", ignore_cleanup_errors=True) as folder:
         app = Server(answers, worker, Path(folder)).app(token, host, listening.getsockname()[1])
-        config = uvicorn.Config(
-            app,
-            access_log=False,
-            log_config=None,
-            log_level="critical",
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(config)
         ready(token)
         try:
-            server.run(sockets=[listening])
+            server_of(app).run(sockets=[listening])
         finally:
             worker.stop(0.3)
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """A server that says nothing of requests, and ends a second after it is asked to, whoever still listens."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        log_level="error",
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)

@@ -59,10 +59,12 @@ kinds.serve = () => {
     const stop = table ? make("button", { type: "button", click: () => { mine.abort(); say("Stopped."); } }, "Stop") : "";
     const tell = (...message) => latest === mine && say(...message);
     tell("…");
+    let isTold = false;
     try {
       const response = await fetch(table ? "/table" : "/ask", { method: "POST", signal: mine.signal, headers: { "Content-Type": table ? "application/octet-stream" : "application/json" }, body: table ? new Blob([question, "\n", chosen]) : question });
       if (!response.ok) return tell(await response.text());
       await events(response.body.getReader(), (event, bytes) => {
+        isTold ||= Boolean(event.error || event.answer || event.replaced);
         if (event.error) tell(event.error);
         else if (event.waits) tell(event.table ? "A table is read: this waits for one batch of it, at most. " : `Waits for its turn (${event.waits}). `, stop);
         else if (event.of !== undefined) tell(make("progress", { max: event.of, value: event.done }), ` ${event.done.toLocaleString("en")} of ${event.of.toLocaleString("en")} sentences `, stop);
@@ -73,6 +75,7 @@ kinds.serve = () => {
           say(`${chosen?.name ?? "The answer"} is done: it is among “This visit”.`);
         }
       });
+      if (!isTold) throw new Error("the answer broke off");
     } catch (error) {
       if (!mine.signal.aborted) tell(`No answer: is pdtools serve still running? (${error.message})`);
     }
@@ -80,23 +83,25 @@ kinds.serve = () => {
 
   /** Hand on each line of JSON, with the bytes after it of which it tells the number. */
   async function events(reader, take) {
-    let held = new Uint8Array();
+    let parts = [], size = 0;  // what has come, and is not read yet
     const more = async () => {
-      const { value, done } = await reader.read();
-      if (done) return false;
-      const both = new Uint8Array(held.length + value.length);
-      both.set(held);
-      both.set(value, held.length);
-      held = both;
-      return true;
+      const { value } = await reader.read();
+      if (value) { parts.push(value); size += value.length; }
+      return value;
+    };
+    /** The first bytes of it, taken out. */
+    const first = async (length) => {
+      while (size < length) if (!await more()) throw new Error("the answer broke off");
+      const all = new Uint8Array(await new Blob(parts).arrayBuffer());
+      parts = [all.subarray(length)];
+      size -= length;
+      return all.subarray(0, length);
     };
     for (;;) {
-      while (!held.includes(10)) if (!await more()) return;
-      const end = held.indexOf(10) + 1, event = JSON.parse(new TextDecoder().decode(held.subarray(0, end)));
-      while (held.length < end + (event.bytes ?? 0)) if (!await more()) throw new Error("the answer broke off");
-      const bytes = held.slice(end, end + (event.bytes ?? 0));
-      held = held.slice(end + bytes.length);
-      await take(event, event.bytes === undefined ? null : bytes);
+      for (let part = parts[0]; !part?.includes(10);) if (!(part = await more())) return;
+      const before = parts.slice(0, -1).reduce((sum, part) => sum + part.length, 0);
+      const line = await first(before + parts.at(-1).indexOf(10) + 1), event = JSON.parse(new TextDecoder().decode(line));
+      await take(event, event.bytes === undefined ? null : await first(event.bytes));
     }
   }
 
