@@ -26,7 +26,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
     device: str = "auto",
     threads: Threads = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", callback=set_quiet)] = False,
+    quiet: Annotated[bool, typer.Option(is_eager=True, callback=set_quiet)] = False,
 ) -> None:
     """Open a page where sentences, pairs and tables are typed or dropped, and models answer.
 

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
+from search_oracle import save_checkpoints
 from serve_client import Client, served
 from toy_workbooks import rows_of, write_workbook
 
@@ -42,8 +43,11 @@ LONG = "item\tcondition\tregion\ttext\n" + "".join(
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    search = SearchOptions(beam=BEAM)
-    return Answers(load([ModelSettings(model_dir=find_model(name).folder, search=search) for name in MODELS]))
+    return Answers(load([asked(find_model(name).folder) for name in MODELS]))
+
+
+def asked(folder: str | Path) -> ModelSettings:
+    return ModelSettings(model_dir=str(folder), search=SearchOptions(beam=BEAM))
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +80,37 @@ def test_a_sentence_has_the_surprisals_of_tokens_and_words(page: Client, plain: 
     assert narrow != answer["packed"]["trace-0-0"]["surprisals"]
 
 
-def test_a_context_is_read_before(
-    page: Client, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+def test_a_context_is_read_before_and_no_folder_is_told(
+    page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = "The dogs bark.\nThe cat sleeps."
+    lines = "a b\nc c"
     assert "cannot read others before them" in page.ask("sentence", TEXT, context=lines)["error"]
     assert "without a context" in page.ask("next", "The dog", context=lines)["error"]
-    english = [ModelSettings(model_dir=find_model("english").folder, search=SearchOptions(beam=BEAM))]
-    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
-    Path("context.txt").write_text(lines + "\n")
-    Path("a.csv").write_bytes(WIDE.encode())
-    with served(Answers(load(english)), tmp_path_factory.mktemp("served")) as address:
+    (tmp_path / "served").mkdir()
+    save_checkpoints(tmp_path / "secret", window=24)
+    table = b"item,sentence\n1,a | b c\n2,b | a a\n"
+    with served(Answers(load([asked(tmp_path / "secret" / "base")])), tmp_path / "served") as address:
         other = Client(address)
-        answer = other.ask("sentence", TEXT, context=lines)
-        *_, table, _ = other.events("table", table=WIDE.encode(), name="a.csv", context=lines)
-    command, _, context = answer["document"]["command"].partition(" --context ")
-    assert context == "<(printf '%s\\n' 'The dogs bark.' 'The cat sleeps.')"
-    more = ["--context", "context.txt", "--device", "cpu"]
-    assert run([*shlex.split(command)[1:], *more, "-o", "a.tsv"]) == 0
+        answer = other.ask("sentence", "a b c", context=lines)
+        wrong = other.ask("sentence", "a xyzzy")
+        *_, found, _ = other.events("table", table=table, name="a.csv", context=lines)
+        told = list(other.events("table", table=b'item,sentence\n1,a\n"', name="a.csv"))
+        shown = [other.entered.text, answer, wrong, other.ask("sentence", "a b c"), told]
+        assert "'command'" not in str(answer["document"]["provenance"])
+    assert not any(hidden in str(shown) for hidden in ("secret", str(tmp_path), "/tmp"))
+    assert told[-2] == {"error": "row 3: not CSV: unexpected end of data"}
+    assert answer["document"]["command"] == (
+        "pdtools surprisal --text 'a b c' --model base --beam 20 --context <(printf '%s\\n' 'a b' 'c c')"
+    )
+    monkeypatch.chdir(tmp_path / "secret")
+    Path("context.txt").write_text(lines + "\n")
+    Path("a.csv").write_bytes(table)
+    more = ["--model", "base", "--context", "context.txt", "--device", "cpu", "--beam", "20"]
+    assert run(["surprisal", "--text", "a b c", *more, "-o", "a.tsv"]) == 0
     rows = [line.split("\t") for line in Path("a.tsv").read_text().splitlines()[1:]]
     same(answer["packed"]["trace-0-0"]["surprisals"][1:], [float(row[5]) for row in rows])
-    arguments = ["surprisal", "a.csv", "--model", "english", "--beam", str(BEAM)]
-    assert run([*arguments, *more, "-o", "b.csv"]) == 0
-    assert table == Path("b.csv").read_bytes()
+    assert run(["surprisal", "a.csv", *more, "-o", "b.csv"]) == 0
+    assert found == Path("b.csv").read_bytes()
 
 
 def test_a_pair_is_judged_as_by_eval_blimp(page: Client, plain: dict[str, Any]) -> None:
@@ -158,10 +170,8 @@ def test_commands_give_what_is_shown(page: Client, tmp_path: Path, monkeypatch: 
     command = page.ask("pair", GOOD, 'It\'s "so" $HOME; `x`', beam=7)["error"]
     assert "words unknown" in command
     shown = page.ask("pair", GOOD, BAD, beam=7)["document"]["command"]
-    assert shown == shlex.join(
-        ["pdtools", "view", "--pair", GOOD, BAD, "--model", "demo", "--model", "demo-base"]
-        + ["--beam", "7", "-o", "view.html"]  # noqa: RUF005
-    )
+    models = ["--model", "demo", "--model", "demo-base", "--beam", "7"]
+    assert shown == shlex.join(["pdtools", "view", "--pair", GOOD, BAD, *models, "-o", "view.html"])
     assert run([*shlex.split(shown)[1:], "-q"]) == 0
     line = page.ask("next", "The dog", beam=7)["document"]["command"].splitlines()[0]
     assert line == (

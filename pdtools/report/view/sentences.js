@@ -134,7 +134,7 @@ kinds.sentences = async () => {
     const all = page.written?.[at.sentence] ?? [], names = (m) => all[m].map(([text]) => text);
     const order = [at.model, ...all.keys()].filter((m, i, those) => those.indexOf(m) === i && all[m]?.length);
     const groups = [...new Set(order.map((m) => names(m).join("\0")))].map((same) => order.filter((m) => names(m).join("\0") === same));
-    show("written", groups.map((ms) => [make("div", { class: "keys" }, ms.map(key)), barsDrawing({
+    show("written", ...groups.map((ms) => [make("div", { class: "keys" }, ms.map(key)), barsDrawing({
       labels: names(ms[0]), values: ms.map((m) => all[m].map(([, bits]) => bits)), colours: ms.map(colour), now: null,
       name: `surprisal of each word under ${ms.map((m) => models[m]).join(", ")}`, room: panels.written.place.clientWidth || 900 })]));
   }
