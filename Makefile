@@ -149,7 +149,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable '.[dev,docs,parse,stanza,hf,cluster,reading,view]'
+	$(INSTALL) --editable '.[dev,docs,parse,stanza,hf,cluster,reading,view,serve]'
 	touch $@ $(VENV)/installed
 
 clean:

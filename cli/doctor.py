@@ -20,6 +20,8 @@ _OPTIONAL = {
     "stanza": ("stanza", "parse --parser stanza"),
     "spacy": ("spacy", "parse --parser spacy"),
     "vl-convert-python": ("view", "pages and figures of view, drawings of inspect and eval-formal"),
+    "starlette": ("serve", "serve"),
+    "uvicorn": ("serve", "serve"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
     "dask": ("cluster", "--scheduler"),
 }

@@ -39,7 +39,7 @@ SECTIONS = {
         *("eval-ppl", "eval-parse", "eval-blimp", "eval-sg", "eval-benchmark", "eval-attention"),
         *("eval-reading", "eval-classify", "eval-formal"),
     ),
-    "Results and the rest": ("compare", "view", "merge", "doctor", "help"),
+    "Results and the rest": ("compare", "view", "serve", "merge", "doctor", "help"),
 }
 
 

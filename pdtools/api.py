@@ -36,10 +36,11 @@ from pdtools.provenance.hub import find_model, name_of
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_guest
+from pdtools.search.next_tokens import likeliest
 from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, Pll, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable, marked
-from pdtools.search.surprisal import PER_NAT, Unit, surprisals
+from pdtools.search.surprisal import Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
 from pdtools.stimuli.columns import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
@@ -312,22 +313,9 @@ class PandasModel:
         Raises:
             PdtoolsError: if the model cannot read the prefix, or does not give this distribution.
         """
-        import numpy as np
-
         _check_number("most", most)
         (prefix,) = _sentences([prefix])
-        logprobs = self._model().following(prefix)
-        order = np.argsort(-logprobs, kind="stable")[:most]
-        table = [
-            [
-                rank,
-                self.vocabulary[token],
-                float(np.exp(logprobs[token])),
-                float(-logprobs[token] * PER_NAT["bits"]),
-            ]
-            for rank, token in enumerate(order.tolist(), start=1)
-            if token < len(self.vocabulary)
-        ]
+        table = likeliest(self._model().following(prefix), self.vocabulary, most)
         return _frame(table, ["rank", "token", "probability", "surprisal"])
 
     # --- trees --------------------------------------------------------------------------------

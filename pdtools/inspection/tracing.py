@@ -23,10 +23,11 @@ from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerL
 from pdtools.search.checkpoints import Encoded, encode_sentence
 from pdtools.search.families.proposal_trees import ProposalTree
 from pdtools.search.families.treereg import TreeRegFamily
+from pdtools.search.inputs import read_sentence
 from pdtools.search.model import Model, is_guest, load_model
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
 from pdtools.search.scores import GivenRow
-from pdtools.tokenization import Sentence, split_text_words
+from pdtools.tokenization import ROOT, Sentence
 from pdtools.trees import Tree
 
 # The score term whose effect on attention is shown, if a model has it.
@@ -35,7 +36,7 @@ _PER_NAT = 1 / math.log(2)
 
 
 def trace(
-    model: LoadedModel | Model | str | Path,
+    model: Model | LoadedModel | str | Path,
     sentence: str | Sentence,
     search: SearchOptions = DEFAULT_SEARCH,
     *,
@@ -48,7 +49,8 @@ def trace(
 
     Args:
         model: a checkpoint in memory, or the folder of a checkpoint, a run or a model of another package
-            (which has only surprisals), or such a model, loaded. A task model has only its stacks.
+            (which has only surprisals), or one loaded. A task model has only its stacks. Of a :class:`Model`
+            that reads a context before sentences there are only surprisals, too.
         sentence: running text, or words already split.
         search: search options, if the model needs a search; see :func:`pdtools.search.load_model`.
         hypotheses: number of hypotheses kept of each beam.
@@ -61,14 +63,16 @@ def trace(
             model.
     """
     search.check_number()
-    if not isinstance(model, LoadedModel):
-        if isinstance(model, Model) or is_guest(model):
-            guest = model if isinstance(model, Model) else load_model(model, device=device)
-            assert guest.asked is not None
-            if gold is not None:
-                raise PdtoolsError(f"{guest.asked.model_dir}: it reads words alone: leave out the gold tree")
-            return _of_guest(guest.asked.model_dir, guest, sentence)
-        model = load_checkpoint(model, device)
+    if not isinstance(model, (LoadedModel, Model)):
+        model = load_model(model, device=device) if is_guest(model) else load_checkpoint(model, device)
+    if isinstance(model, Model):
+        assert model.asked is not None
+        folder = model.asked.model_dir
+        if gold is not None and is_guest(folder):
+            raise PdtoolsError(f"{folder}: it reads words alone: leave out the gold tree")
+        if is_guest(folder) or model.asked.context.is_asked_for:
+            return _of_score(model, folder, sentence)
+        model = model.loaded
     if "task" in model.config["shards"]:
         return _of_task(model, sentence if isinstance(sentence, str) else sentence.text)
     encoded: Encoded = known(encode_sentence(model.tokenizer, None, sentence))
@@ -92,11 +96,14 @@ def trace(
 # --- kinds of models --------------------------------------------------------------------------
 
 
-def _of_guest(folder: str, model: Model, sentence: str | Sentence) -> Trace:
+def _of_score(model: Model, folder: str, sentence: str | Sentence) -> Trace:
+    """The trace of a model whose scores alone are shown."""
     if isinstance(sentence, str):
-        sentence = split_text_words(sentence)
+        sentence = read_sentence(sentence, "text", model.settings["text_style"])
     score = known(next(model.score([sentence])))
-    return trace_of_score(folder, model.settings, score, sentence.words, "<bos>")
+    return trace_of_score(
+        folder, model.settings, score, sentence.words, "<bos>" if is_guest(folder) else ROOT
+    )
 
 
 def _of_task(loaded: LoadedModel, text: str) -> Trace:

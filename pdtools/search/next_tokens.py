@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +18,7 @@ from pdtools.tokenization import Tokenizer
 
 # Cells (tokens × vocabulary) of distributions that are kept at once, for sentences of so many tokens.
 _CELLS, _TOKENS = 1 << 24, 64
+_PER_NAT = 1 / math.log(2)
 
 
 def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
@@ -95,3 +98,21 @@ def _measured(found: NextTokens, measures: Collection[Measure]) -> SentenceScore
         none = torch.zeros(logprobs.shape[-1], dtype=torch.bool)
         made["entropy"] = summaries(logprobs, none)[:, 0].numpy()
     return replace(found.score, measures=made)
+
+
+def likeliest(
+    logprobs: NDArray[np.float64], vocabulary: Sequence[str], most: int | None = None
+) -> list[list[Any]]:
+    """The most probable next tokens: rank (from 1), token, probability and surprisal (bits) of each.
+
+    Args:
+        logprobs: float64 (V,), nats, see :meth:`pdtools.search.model.Model.following`.
+        vocabulary: the tokens by number; others of the V are none.
+        most: the number of tokens that are looked at; None: all.
+    """
+    order = np.argsort(-logprobs, kind="stable")[:most].tolist()
+    return [
+        [rank, vocabulary[token], float(np.exp(logprobs[token])), float(-logprobs[token] * _PER_NAT)]
+        for rank, token in enumerate(order, start=1)
+        if token < len(vocabulary)
+    ]

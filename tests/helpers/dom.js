@@ -142,7 +142,7 @@ document.getElementById = (id) => {
 };
 const location = { hash: `#${process.argv[3] ?? ""}` };
 const context = vm.createContext({
-  Node, document, location, console, URLSearchParams, Blob, Response, DecompressionStream, structuredClone, setTimeout, clearTimeout, atob,
+  AbortController, Node, document, location, console, URLSearchParams, Blob, Response, DecompressionStream, structuredClone, setTimeout, clearTimeout, atob,
   history: { replaceState: (_, __, address) => { location.hash = address; } },
   window: { innerWidth: 1280, addEventListener() {} },
   matchMedia: () => ({ matches: false }),

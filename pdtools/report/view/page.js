@@ -1,7 +1,9 @@
 "use strict";
 // What all pages share: reading the data, making elements, the state in the address, charts, tables, downloads.
 
-const page = JSON.parse(document.getElementById("document").textContent);
+let page = JSON.parse(document.getElementById("document").textContent);
+const kinds = {};  // functions that draw a page, by its kind
+let left = new AbortController();  // ends what listens beyond the page's own elements, when another one is drawn
 
 // The same as COLOURS, SHAPES and DASHES of charts.py: a number always means the same model.
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
@@ -178,10 +180,10 @@ function selection(label, options, value, change) {
 function frame(...content) {
   const made = page.provenance;
   const commit = made.code?.commit ? `, commit ${made.code.commit.slice(0, 12)}${made.code.modified ? " (modified)" : ""}` : "";
-  document.body.prepend(
+  (document.getElementById("shown") ?? document.body).prepend(
     make("header", {}, make("h1", {}, page.title), page.notes.map((note) => make("p", { class: "note" }, note))),
     make("main", {}, content),
     make("footer", { class: "soft" },
-      make("p", {}, `Made by pdtools ${made.code?.version ?? ""}${commit}, ${made.time}. This file needs no network.`),
+      make("p", {}, `Made by pdtools ${made.code?.version ?? ""}${commit}, ${made.time}.${page.live ? "" : " This file needs no network."}`),
       opening("Provenance", () => make("pre", {}, JSON.stringify(made, null, 1)))));
 }

@@ -26,6 +26,7 @@ SCHEMA = 1
 
 WARN_BYTES = 5_000_000
 MOST_BYTES = 20_000_000
+_START = "kinds[page.kind]();"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +52,9 @@ class Page:
     notes: tuple[str, ...] = ()
 
 
-def render(page: Page, made: Mapping[str, Any]) -> str:
-    """The page as text of an HTML file.
-
-    Args:
-        page: the content.
-        made: see :func:`pdtools.provenance.provenance`.
-
-    Raises:
-        PdtoolsError: for a page with charts, without vl-convert-python, or if that fails.
-    """
-    document = {
+def document_of(page: Page, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What the script of a page reads at once; ``made``: see :func:`pdtools.provenance.provenance`."""
+    return {
         "schema": SCHEMA,
         "kind": page.kind,
         "title": page.title,
@@ -69,26 +62,40 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
         "provenance": made,
         **page.document,
     }
-    scripts = [_asset(f"{name}.js") for name in ("page", *page.scripts, page.kind)]
+
+
+def render(page: Page, made: Mapping[str, Any], nonce: str | None = None) -> str:
+    """The page as text of an HTML file.
+
+    Args:
+        page: the content.
+        made: see :func:`pdtools.provenance.provenance`.
+        nonce: of a page that is served, under a policy of its own that lets scripts of this nonce run.
+
+    Raises:
+        PdtoolsError: for a page with charts, without vl-convert-python, or if that fails.
+    """
+    scripts = [*(_asset(f"{name}.js") for name in ("page", *page.scripts, page.kind)), _START]
     if page.charts:
         scripts.insert(0, javascript())
     title = html.escape(_writable(page.title))
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
+    runs = f' nonce="{nonce}"' if nonce else ""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            "" if nonce else f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title>",
             f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>",
             f"<noscript>pdtools view draws this by JavaScript: {title}</noscript>",
-            f'<script type="application/json" id="document">{inline_json(document)}</script>',
+            f'<script type="application/json" id="document">{inline_json(document_of(page, made))}</script>',
             *(
                 f'<script type="application/gzip" id="packed-{name}">{pack(value)}</script>'
                 for name, value in page.packed.items()
             ),
-            *(f"<script>{script}</script>" for script in scripts),
+            *(f"<script{runs}>{script}</script>" for script in scripts),
             "</body>\n</html>\n",
         ]
     )

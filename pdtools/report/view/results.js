@@ -1,7 +1,7 @@
 "use strict";
 // The page of evaluations: main scores, a section for each benchmark, and its items one by one.
 
-(async () => {
+kinds.results = async () => {
   const ROWS = 20;  // items on a page of the list
   const models = page.models;
   const drawn = [], redraw = {};
@@ -362,4 +362,4 @@
   );
   for (const draw of drawn) await draw();
   document.body.dataset.ready = "true";
-})();
+};

@@ -1,7 +1,7 @@
 "use strict";
 // The page of runs: a table, what differs in their settings, and the charts of their records.
 
-(async () => {
+kinds.runs = async () => {
   const runs = page.runs;
   const drawn = [];
   const banded = (rows) => rows.some((row) => "low" in row);  // means over seeds, and their range
@@ -40,4 +40,4 @@
       return opening(`${run.name}: ${sample.text}`, () => [table(["step", { name: "log p(x, y), nats", number: true }, "parse"], rows), make("p", { class: "soft" }, "gold: ", make("code", {}, sample.gold))], some.length === 1);
     }))];
   }
-})();
+};

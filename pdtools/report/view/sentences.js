@@ -1,7 +1,7 @@
 "use strict";
 // The page of sentences: everything follows the token, the hypothesis, the model and the sentence that are chosen.
 
-(async () => {
+kinds.sentences = async () => {
   const { models, sentences, pair } = page;
   const whose = ["good", "bad"];
   const at = {
@@ -61,7 +61,7 @@
     else if (/^[1-9]$/.test(event.key)) go({ hypothesis: Number(event.key) - 1 });
     else return;
     event.preventDefault();
-  });
+  }, { signal: left.signal });
 
   // ---- panels ------------------------------------------------------------------------------------------------
 
@@ -94,6 +94,7 @@
     where.textContent = `${at.token}/${last()} ${token(at.token)}`;
     if (chooseModel) chooseModel.querySelector("select").value = String(at.model);
     if (chooseSentence) chooseSentence.querySelector("select").value = String(at.sentence);
+    bitsOfWords();
     surprisals();
     const beam = step();
     const hypothesis = beam?.hypotheses[at.hypothesis] ?? null;
@@ -126,6 +127,16 @@
       now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
       others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens.map((_, k) => shown(traces[m], k)), values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
     panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
+  }
+
+  /** Bits of words, if they are asked for: together, of models that have the same ones. */
+  function bitsOfWords() {
+    const all = page.written?.[at.sentence] ?? [], names = (m) => all[m].map(([text]) => text);
+    const order = [at.model, ...all.keys()].filter((m, i, those) => those.indexOf(m) === i && all[m]?.length);
+    const groups = [...new Set(order.map((m) => names(m).join("\0")))].map((same) => order.filter((m) => names(m).join("\0") === same));
+    show("written", ...groups.map((ms) => [make("div", { class: "keys" }, ms.map(key)), barsDrawing({
+      labels: names(ms[0]), values: ms.map((m) => all[m].map(([, bits]) => bits)), colours: ms.map(colour), now: null,
+      name: `surprisal of each word under ${ms.map((m) => models[m]).join(", ")}`, room: panels.written.place.clientWidth || 900 })]));
   }
 
   function hypotheses(beam) {
@@ -380,6 +391,7 @@
       pairs) : null,
     pair ? make("h2", {}, "Token by token") : null,
     make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
+    panel("written", "Surprisal of each word (bits)", (place) => saveSvg("words", place)),
     panel("surprisals", "Surprisal (bits)", (place) => saveSvg("surprisals", place), () => saveTsv("surprisals", ["model", "position", "token", "bits"], () => panels.surprisals.rows()), () => opening("Table", () => table(["model", "position", "token", "bits"], panels.surprisals.rows()))),
     broad,
     make("div", { class: "two" },
@@ -395,6 +407,6 @@
   await go({ token: at.token, hypothesis: at.hypothesis });
   for (const [m, place] of pairs.entries()) await drawPair(m, place);
   document.body.dataset.ready = "true";
-  window.addEventListener("resize", () => draw());
-  window.addEventListener("hashchange", () => go({ sentence: Math.min(Math.max(Number(state.get("sentence", "1")) - 1, 0), sentences.length - 1), model: Math.max(models.indexOf(state.get("model", models[0])), 0), token: Number(state.get("token", "0")), hypothesis: Number(state.get("hypothesis", "1")) - 1 }));
-})();
+  window.addEventListener("resize", () => draw(), { signal: left.signal });
+  window.addEventListener("hashchange", () => go({ sentence: Math.min(Math.max(Number(state.get("sentence", "1")) - 1, 0), sentences.length - 1), model: Math.max(models.indexOf(state.get("model", models[0])), 0), token: Number(state.get("token", "0")), hypothesis: Number(state.get("hypothesis", "1")) - 1 }), { signal: left.signal });
+};

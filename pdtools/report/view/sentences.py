@@ -35,7 +35,7 @@ def sentences_page(
     """
     texts = [of_models[0].text for of_models in traces]
     packed = {
-        f"trace-{s}-{m}": _rounded(trace.to_json())
+        f"trace-{s}-{m}": rounded_numbers(trace.to_json())
         for s, of_models in enumerate(traces)
         for m, trace in enumerate(of_models)
     }
@@ -56,13 +56,13 @@ def sentences_page(
     )
 
 
-def _rounded(value: Any) -> Any:
+def rounded_numbers(value: Any) -> Any:
     """Numbers rounded to the visible digits."""
     if isinstance(value, float):
         return float(f"{value:.{_SIGNIFICANT}g}")
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: rounded_numbers(each) for key, each in value.items()}
+    return [rounded_numbers(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def figures(page: Page) -> Figures:

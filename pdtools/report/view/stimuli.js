@@ -1,7 +1,7 @@
 "use strict";
 // The page of a table of stimuli: effects at one region, differences by region, means, and the items one by one.
 
-(async () => {
+kinds.stimuli = async () => {
   const ROWS = 20;  // items on a page of the list
   const { models } = page;
   const text = (name) => ({ name, number: false });
@@ -63,7 +63,7 @@
     atRegion && make("section", {}, atRegion.element, make("p", { class: "soft" }, "Means over the items that have all the conditions, bits, with 95% intervals within items (Morey 2008).")),
     effects,
     differences && make("section", {}, differences.element, make("p", { class: "soft" }, `Means over items, bits, with 95% intervals (Student's t over ${page.over}). Dashed: no difference.`)),
-    make("section", {}, effects ? opening("Mean surprisal by region and condition", () => { setTimeout(drawMeans); return meansAndText; }) : meansAndText),
+    make("section", {}, effects ? opening("Mean surprisal by region and condition", () => { setTimeout(drawMeans); return meansAndText; }, page.live) : meansAndText),
     section,
   );
   if (atRegion) await chart(atRegion.place, page.at_region_chart, page.at_region, { label: `Mean surprisal${where}`, facet: true });
@@ -71,4 +71,4 @@
   if (!effects) await drawMeans();
   await load();
   document.body.dataset.ready = "true";
-})();
+};

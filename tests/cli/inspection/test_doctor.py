@@ -54,7 +54,16 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     found = findings(capsys)
     missing = {what for what, each in found.items() if each["found"] is None}
     optional = {"transformers", "benepar", "stanza", "vl-convert-python", "wordfreq", "kenlm", "spacy"}
-    assert missing == {*optional, "dask", "GPU", "C compiler", "functions in C", "cache"}
+    assert missing == {
+        *optional,
+        "dask",
+        "starlette",
+        "uvicorn",
+        "GPU",
+        "C compiler",
+        "functions in C",
+        "cache",
+    }
     assert all(found[what]["without"] for what in missing)
     assert found["dask"]["without"] == f"--scheduler: {how_to_install('cluster')}"
     assert run(["doctor"]) == 0

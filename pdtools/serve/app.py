@@ -1,0 +1,356 @@
+"""The page's server: who gets in, what goes in and out, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pdtools.errors import PdtoolsError
+from pdtools.report.view.page import Page, inline_json, render
+from pdtools.report.view.vega import javascript
+from pdtools.search.model import ModelSettings
+from pdtools.serve import questions
+from pdtools.serve.answers import Answers, load
+from pdtools.serve.questions import MOST_BYTES, MOST_JSON, Question, read_question
+from pdtools.serve.worker import FULL, Job, Worker
+
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_JSON, _BYTES = "application/json", "application/octet-stream"
+_MOST_SECONDS = 120  # for a body to arrive
+_BLOCK = 1 << 16
+_POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_REFUSED = "Open the address that pdtools serve printed when it began: it has the key to this page.\n"
+# A browser that follows a link of another site keeps the cookie to itself; the page's own visit has it.
+_AGAIN = """<!doctype html><meta charset="utf-8"><title>pdtools serve</title><p>{refused}</p>
+<script nonce="{nonce}">location.replace("/?again" + location.hash);</script>
+"""
+
+
+class Guard:
+    """Refuses requests of other sites and other people, and what is neither JSON nor bytes.
+
+    Args:
+        app: answers the others.
+        token: the key: in the first address, then in a cookie.
+        host: the name or address that ``--host`` gave.
+        port: the port, which keeps the cookies of several servers apart.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, host: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._hosts = {*LOCAL, f"[{host}]" if ":" in host else host.lower()}
+        self.cookie = f"pdtools-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                added = _HEADERS | {"Content-Security-Policy": _POLICY.format(scripts="'none'")}
+                message["headers"] = [
+                    *message["headers"],
+                    *(
+                        (n.lower().encode(), v.encode())
+                        for n, v in added.items()
+                        if n.lower().encode() not in there
+                    ),
+                ]
+            await send(message)
+
+        answer = self._refusal(request) or self._app
+        await answer(scope, receive, guarded)
+
+    def _is_key(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to a request that does not get in; to the first address, the way to the page."""
+        hosts = request.headers.getlist("host")
+        name, _, port = (hosts[0] if len(hosts) == 1 else "").lower().rpartition(":")
+        if not port.isdecimal():
+            name = hosts[0].lower() if hosts else ""
+        if len(hosts) != 1 or name not in self._hosts:
+            return PlainTextResponse("This name is not one of pdtools serve.\n", 421)
+        origin = request.headers.get("origin")
+        is_post = request.method == "POST"
+        if (is_post or origin is not None) and origin != f"http://{hosts[0]}":
+            return PlainTextResponse("Another site has no business here.\n", 403)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and (
+            is_post or request.headers.get("sec-fetch-mode") != "navigate"
+        ):
+            return PlainTextResponse("Another site has no business here.\n", 403)
+        given = parse_qs(request.url.query).get("token")
+        if request.method == "GET" and request.url.path == "/" and given:
+            if len(given) != 1 or not self._is_key(given[0]):
+                return PlainTextResponse(_REFUSED, 403)
+            found = RedirectResponse("/", 303)
+            found.set_cookie(self.cookie, self._token, httponly=True, samesite="strict", path="/")
+            return found
+        if not self._is_key(request.cookies.get(self.cookie, "")):
+            if request.url.path == "/" and request.method == "GET" and request.url.query != "again":
+                nonce = secrets.token_urlsafe(16)
+                return _html(_AGAIN.format(refused=_REFUSED, nonce=nonce), nonce, 403)
+            return PlainTextResponse(_REFUSED, 403)
+        if is_post and request.headers.get("content-type") not in (_JSON, _BYTES):
+            return PlainTextResponse(f"Questions are {_JSON}, tables {_BYTES}.\n", 415)
+        return None
+
+
+def _html(text: str, nonce: str, status: int = 200) -> Response:
+    policy = _POLICY.format(scripts=f"'nonce-{nonce}'")
+    return Response(text, status, {"Content-Security-Policy": policy}, "text/html; charset=utf-8")
+
+
+class Server:
+    """The routes.
+
+    Args:
+        answers: the models.
+        worker: does the work.
+        folder: a private folder, for tables while they are read.
+    """
+
+    def __init__(self, answers: Answers, worker: Worker, folder: Path) -> None:
+        self.answers, self.worker, self._folder = answers, worker, folder
+
+    def app(self, token: str, host: str, port: int) -> ASGIApp:
+        """The routes behind their guard."""
+        routes = [
+            Route("/", self._page),
+            Route("/charts.js", self._charts),
+            Route("/ask", self._ask, methods=["POST"]),
+            Route("/table", self._table, methods=["POST"]),
+        ]
+        return Guard(Starlette(routes=routes), token, host, port)
+
+    async def _page(self, request: Request) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        limits = {
+            name: getattr(questions, name) for name in ("MOST_CHARS", "MOST_CONTEXT", "MOST_BEAM", "SUFFIXES")
+        }
+        page = Page(
+            kind="serve",
+            title="pdtools serve",
+            document={
+                "models": self.answers.names,
+                "beam": self.answers.models[0].settings.search.beam,
+                "limits": limits,
+                "live": True,
+            },
+            scripts=("stack", "drawings", "sentences", "stimuli"),
+        )
+        return _html(render(page, self.answers.made, nonce), nonce)
+
+    async def _charts(self, request: Request) -> Response:
+        try:
+            return Response(await asyncio.to_thread(javascript), media_type="text/javascript")
+        except PdtoolsError as error:
+            return PlainTextResponse(str(error), 503)
+
+    async def _ask(self, request: Request) -> Response:
+        try:
+            if request.headers["content-type"] != _JSON:
+                raise PdtoolsError(f"questions are {_JSON}")
+            blocks = _blocks(request, MOST_JSON, "a question")
+            data = await asyncio.wait_for(_joined(blocks), _MOST_SECONDS)
+            return _Events(self, read_question(data, table=False), None)
+        except (PdtoolsError, asyncio.TimeoutError) as error:
+            return PlainTextResponse(str(error), 400)
+
+    async def _table(self, request: Request) -> Response:
+        folder = tempfile.TemporaryDirectory(dir=self._folder)
+        try:
+            if request.headers["content-type"] != _BYTES:
+                raise PdtoolsError(f"tables are {_BYTES}")
+            if self.worker.is_full:
+                raise PdtoolsError(FULL)
+            question = await asyncio.wait_for(_received(request, Path(folder.name)), _MOST_SECONDS)
+            return _Events(self, question, folder)
+        except BaseException as error:
+            folder.cleanup()
+            if isinstance(error, (PdtoolsError, asyncio.TimeoutError)):
+                return PlainTextResponse(str(error), 400)
+            raise
+
+
+async def _blocks(request: Request, most: int, what: str) -> AsyncIterator[bytes]:
+    """A body as it comes, as long as it is within a limit.
+
+    Raises:
+        PdtoolsError: if it is longer.
+    """
+    too_long = PdtoolsError(f"{what} has at most {most:,} bytes")
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or len(declared) > 15 or int(declared) > most:
+        raise too_long
+    n = 0
+    async for block in request.stream():
+        n += len(block)
+        if n > most:
+            raise too_long
+        yield block
+
+
+async def _joined(blocks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([block async for block in blocks])
+
+
+async def _received(request: Request, folder: Path) -> Question:
+    """Read a table's question, the first line of the body, and write the rest into a folder."""
+    head, question = b"", None
+    with open(folder / "table", "wb") as stream:
+        async for block in _blocks(request, MOST_BYTES + MOST_JSON, "a table"):
+            if question is None:
+                head += block
+                if b"\n" not in head:
+                    if len(head) > MOST_JSON:
+                        break
+                    continue
+                line, _, block = head.partition(b"\n")
+                question = read_question(line, table=True)
+            stream.write(block)
+        size = stream.tell()
+    if question is None:
+        raise PdtoolsError("this is no question")
+    if size > MOST_BYTES:
+        raise PdtoolsError(f"a table has at most {MOST_BYTES:,} bytes, not {size:,}")
+    (folder / "table").rename(folder / f"table{question.suffix}")
+    return question
+
+
+class _Events(Response):
+    """Lines of JSON, one for each event of a job, as they come; then the bytes of the file that one names.
+
+    Args:
+        server: its worker does the job.
+        question: the question.
+        folder: the private folder of its table.
+    """
+
+    def __init__(
+        self, server: Server, question: Question, folder: tempfile.TemporaryDirectory[str] | None
+    ) -> None:
+        super().__init__(media_type="application/x-ndjson")
+        del self.headers["content-length"]
+        self._server, self._question, self._folder = server, question, folder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def tell(event: dict[str, Any]) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        steps = self._server.answers.steps(self._question, self._folder and Path(self._folder.name))
+        job = Job(self._question.page, steps, tell, self._folder)
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self._server.worker.ask(job)
+            while not gone.done():
+                coming = asyncio.ensure_future(events.get())
+                await asyncio.wait({coming, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    coming.cancel()
+                    break
+                event = coming.result()
+                data = event.pop("file", None)
+                line = inline_json(event | ({} if data is None else {"bytes": len(data)})).encode() + b"\n"
+                await _send(send, line + (data or b""), more="end" not in event)
+                if "end" in event:
+                    break
+        finally:
+            gone.cancel()
+            self._server.worker.leave(job)
+
+
+async def _send(send: Send, data: bytes, *, more: bool) -> None:
+    for start in range(0, len(data), _BLOCK):
+        is_last = start + _BLOCK >= len(data)
+        body = data[start : start + _BLOCK]
+        await send({"type": "http.response.body", "body": body, "more_body": more or not is_last})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def run(
+    settings: Sequence[ModelSettings],
+    listening: socket.socket,
+    host: str,
+    ready: Callable[[str], object],
+    say: Callable[[str], object],
+) -> None:
+    """Load models, and answer until the process is interrupted.
+
+    Args:
+        settings: the models.
+        listening: a socket.
+        host: the name or address that it was bound to.
+        ready: told the token, when pages are answered.
+        say: prints a line.
+
+    Raises:
+        PdtoolsError: if a model cannot be loaded.
+        KeyboardInterrupt: after Ctrl-C.
+    """
+    answers = Answers(load(settings))
+    token = secrets.token_urlsafe(24)
+    worker = Worker(say)
+    with tempfile.TemporaryDirectory(prefix="pdtools-serve-", ignore_cleanup_errors=True) as folder:
+        app = Server(answers, worker, Path(folder)).app(token, host, listening.getsockname()[1])
+        ready(token)
+        try:
+            server_of(app).run(sockets=[listening])
+        finally:
+            worker.stop(0.3)
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """A server that says nothing of requests, and ends a second after it is asked to, whoever listens."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        log_level="error",
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,179 @@
+"""What a page is told, against the commands and functions that give the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="starlette is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
+from search_oracle import save_checkpoints
+from serve_client import Client, served
+from toy_workbooks import rows_of, write_workbook
+
+import pdtools
+from pdtools.cli.main import run
+from pdtools.provenance.hub import find_model
+from pdtools.search.model import ModelSettings
+from pdtools.search.options import SearchOptions
+from pdtools.serve.answers import Answers, load
+
+TEXT = "The dog that chased the cats barks."
+GOOD, BAD = "The dogs near the horse bark.", "The dogs near the horse barks."
+MODELS = ["demo", "demo-base"]
+BEAM = 20
+WIDE = """item,condition,sentence
+1,match,The dog | that chased | the cats | barks | .
+1,mismatch,The dog | that chased | the cats | bark | .
+2,match,The cat | that chased | the dogs | sleeps | .
+2,mismatch,The cat | that chased | the dogs | sleep | .
+"""
+LONG = "item\tcondition\tregion\ttext\n" + "".join(
+    f"{item}\t{condition}\t{number}\t{text}\n"
+    for item, noun in ((1, "dog"), (2, "cat"))
+    for condition, verb in (("a", "barks"), ("b", "bark"))
+    for number, text in enumerate(["The", noun, verb, "."], 1)
+)
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    return Answers(load([asked(find_model(name).folder) for name in MODELS]))
+
+
+def asked(folder: str | Path) -> ModelSettings:
+    return ModelSettings(model_dir=str(folder), search=SearchOptions(beam=BEAM))
+
+
+@pytest.fixture(scope="module")
+def page(answers: Answers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with served(answers, tmp_path_factory.mktemp("served")) as address:
+        yield Client(address)
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return {name: pdtools.load(name, beam=BEAM) for name in MODELS}
+
+
+def same(found: list[float], expected: Any) -> None:
+    assert found == pytest.approx(list(expected), rel=1e-5, abs=1e-6)
+
+
+def test_a_sentence_has_the_surprisals_of_tokens_and_words(page: Client, plain: dict[str, Any]) -> None:
+    answer = page.ask("sentence", TEXT, words=True)
+    for m, name in enumerate(MODELS):
+        found, expected = answer["packed"][f"trace-0-{m}"], plain[name].surprisal(TEXT)
+        assert found["tokens"][1:] == expected["token"].tolist()
+        same(found["surprisals"][1:], expected["surprisal"])
+        words = plain[name].surprisal(TEXT, words=True)
+        assert [word for word, _ in answer["document"]["written"][0][m]] == words["word"].tolist()
+        same([bits for _, bits in answer["document"]["written"][0][m]], words["surprisal"])
+    assert answer["packed"]["trace-0-0"]["steps"][0]["hypotheses"]
+    narrow = page.ask("sentence", TEXT, beam=1)["packed"]["trace-0-0"]["surprisals"]
+    same(narrow[1:], pdtools.load("demo", beam=1).surprisal(TEXT)["surprisal"])
+    assert narrow != answer["packed"]["trace-0-0"]["surprisals"]
+
+
+def test_a_context_is_read_before_and_no_folder_is_told(
+    page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "a b\nc c"
+    assert "cannot read others before them" in page.ask("sentence", TEXT, context=lines)["error"]
+    assert "without a context" in page.ask("next", "The dog", context=lines)["error"]
+    (tmp_path / "served").mkdir()
+    save_checkpoints(tmp_path / "secret", window=24)
+    table = b"item,sentence\n1,a | b c\n2,b | a a\n"
+    with served(Answers(load([asked(tmp_path / "secret" / "base")])), tmp_path / "served") as address:
+        other = Client(address)
+        answer = other.ask("sentence", "a b c", context=lines)
+        wrong = other.ask("sentence", "a xyzzy")
+        *_, found, _ = other.events("table", table=table, name="a.csv", context=lines)
+        told = list(other.events("table", table=b'item,sentence\n1,a\n"', name="a.csv"))
+        shown = [other.entered.text, answer, wrong, other.ask("sentence", "a b c"), told]
+        assert "'command'" not in str(answer["document"]["provenance"])
+    assert not any(hidden in str(shown) for hidden in ("secret", str(tmp_path), "/tmp"))
+    assert told[-2] == {"error": "row 3: not CSV: unexpected end of data"}
+    assert answer["document"]["command"] == (
+        "pdtools surprisal --text 'a b c' --model base --beam 20 --context <(printf '%s\\n' 'a b' 'c c')"
+    )
+    monkeypatch.chdir(tmp_path / "secret")
+    Path("context.txt").write_text(lines + "\n")
+    Path("a.csv").write_bytes(table)
+    more = ["--model", "base", "--context", "context.txt", "--device", "cpu", "--beam", "20"]
+    assert run(["surprisal", "--text", "a b c", *more, "-o", "a.tsv"]) == 0
+    rows = [line.split("\t") for line in Path("a.tsv").read_text().splitlines()[1:]]
+    same(answer["packed"]["trace-0-0"]["surprisals"][1:], [float(row[5]) for row in rows])
+    assert run(["surprisal", "a.csv", *more, "-o", "b.csv"]) == 0
+    assert found == Path("b.csv").read_bytes()
+
+
+def test_a_pair_is_judged_as_by_eval_blimp(page: Client, plain: dict[str, Any]) -> None:
+    packed = page.ask("pair", GOOD, BAD)["packed"]
+    for m, name in enumerate(MODELS):
+        good, bad = (sum(filter(None, packed[f"trace-{s}-{m}"]["surprisals"])) for s in (0, 1))
+        # Numbers have six digits, of which a difference has fewer.
+        assert bad - good == pytest.approx(plain[name].score([(GOOD, BAD)])["margin_bits"][0], abs=2e-4)
+
+
+def test_next_tokens_are_those_of_next_token(page: Client, plain: dict[str, Any]) -> None:
+    for prefix in ("The dog that", ""):
+        found = page.ask("next", prefix)["document"]["next"]
+        for name in MODELS:
+            expected = plain[name].next_token(prefix, 20)
+            assert [row[:2] for row in found[name]] == expected[["rank", "token"]].values.tolist()
+            for column, values in zip(
+                ("probability", "surprisal"), [*zip(*found[name], strict=True)][2:], strict=True
+            ):
+                assert list(values) == expected[column].tolist()
+
+
+def workbook(folder: Path) -> bytes:
+    lines: list[list[object]] = [[*line.split(",")] for line in WIDE.strip().splitlines()]
+    return write_workbook(folder / "made.xlsx", rows_of(*lines)).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "more"),
+    [
+        ("stimuli.csv", WIDE.encode(), {}),
+        ("-Stimuli 'x'.CSV", WIDE.encode(), {"words": True, "beam": 3}),
+        ("long.tsv", LONG.encode(), {}),
+        ("book.xlsx", workbook, {}),
+        ("rejected.csv", (WIDE + "3,match,The dog | that xyzzy | the cats | sleeps | .\n").encode(), {}),
+    ],
+)
+def test_a_table_has_the_bytes_of_the_command(
+    page: Client, tmp_path: Path, name: str, table: Any, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table(tmp_path) if callable(table) else table
+    told = list(page.events("table", table=table, name=name, **more))
+    answer = next(each["answer"] for each in told if isinstance(each, dict) and "answer" in each)
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(table)
+    words = shlex.split(answer["document"]["command"])
+    assert words[0] == "pdtools"
+    assert run([*words[1:], "--device", "cpu"]) == 0
+    assert told[-2] == Path("surprisals.csv").read_bytes()
+    assert answer["document"]["kind"] == "stimuli"
+    assert ("--on-error" in words) == (name == "rejected.csv")
+    assert any("row 6: no score" in note for note in answer["document"]["notes"]) == (name == "rejected.csv")
+
+
+def test_commands_give_what_is_shown(page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = page.ask("pair", GOOD, 'It\'s "so" $HOME; `x`', beam=7)["error"]
+    assert "words unknown" in command
+    shown = page.ask("pair", GOOD, BAD, beam=7)["document"]["command"]
+    models = ["--model", "demo", "--model", "demo-base", "--beam", "7"]
+    assert shown == shlex.join(["pdtools", "view", "--pair", GOOD, BAD, *models, "-o", "view.html"])
+    assert run([*shlex.split(shown)[1:], "-q"]) == 0
+    line = page.ask("next", "The dog", beam=7)["document"]["command"].splitlines()[0]
+    assert line == (
+        'python -c \'import pdtools; print(pdtools.load("demo", beam=7).next_token("The dog", 20))\''
+    )
