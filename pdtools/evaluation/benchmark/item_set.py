@@ -111,6 +111,11 @@ class String:
     needed: int | None = None
 
     @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Start and end of each region."""
+        return tuple((region.start, region.end) for region in self.regions)
+
+    @property
     def scored(self) -> str:
         """The scored part."""
         return self.text if self.start is None else self.text[self.start :].lstrip()

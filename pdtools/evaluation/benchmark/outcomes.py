@@ -128,7 +128,7 @@ def _part_in_regions(string: String, score: SentenceScore, rows: TokenRows) -> P
 
     if score.text != string.text:
         raise PdtoolsError(f"the model changed the sentence {string.text!r} into {score.text!r}")
-    read = read_spans(score, [(region.start, region.end) for region in string.regions], "visible")
+    read = read_spans(score, string.spans, "visible")
     taken: list[TokenRows] = [[] for _ in string.regions]
     for region, row in zip(read.span.tolist(), read.rows.tolist(), strict=True):
         taken[region].append(rows[row])
