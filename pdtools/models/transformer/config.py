@@ -109,7 +109,7 @@ class TransformerConfig:
     relative_to: ClassVar[Literal["places", "depths"]] = "places"
     """The quantity that relative positions are differences of."""
     drops_positions: ClassVar[bool] = False
-    """Whether ``input_dropout`` is on sinusoids of relative positions too."""
+    """True: ``input_dropout`` is on the sinusoids of relative positions too."""
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "vocab_size", "layers", "d_model", "heads", "d_ff", "max_length")
