@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -246,16 +247,13 @@ def _scores(scores: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
     def __init__(self, output: str) -> None:
         self._output = output
         self._bar: Any = None
         self.recipe: Recipe | None = None  # known when the run is open
-
-    def __enter__(self) -> Progress:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *ending: object) -> None:
         if self._bar is not None:
