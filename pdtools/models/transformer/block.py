@@ -199,7 +199,7 @@ class TwoSidedPositions(RelativePositions):
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 0, …, 1 - keys: (H, 2 K - 1, d_head)."""
-        distances = torch.arange(keys - 1, -keys, -1, device=self.distance_map.weight.device) + self.nearest
+        distances = torch.arange(keys - 1, -keys, -1, device=self.distance_map.weight.device)
         return self._mapped(sinusoids_of(distances, self.d_model, self.timescale))
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
