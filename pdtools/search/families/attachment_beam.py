@@ -516,7 +516,8 @@ class _Batch:
         most = self._of_prefixes(joint, torch.amax)  # (p,)
         margin, commit = self.wanted.margin, self.wanted.commit
         # A prefix has one choice after end-of-sentence, if that is read.
-        reads_end = self.model.final_id >= 0 and self.model.eos_id in level.tokens[level.going]
+        is_end = level.tokens[level.going] == self.model.eos_id
+        reads_end = self.model.final_id >= 0 and bool(is_end.any())
         if self.wanted.draw is not None:
             joint, place, rows = self._drawn(joint, k, level)
         elif margin is None and self.regular and not self.windows and not reads_end:
