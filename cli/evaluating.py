@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -110,17 +111,12 @@ class Evaluating(Output):
         if self.options.as_json:
             print_json(results.document(made))
             return
+        if show is None:
+            assert results.evaluation is not None
+            module, _, name = results.evaluation.printer.partition(":")
+            show = partial(getattr(import_module(module), name), **shown)
         with latex_tables(self.latex):
-            (show or _printer(results, shown))(results)
-
-
-def _printer(results: Results, shown: Mapping[str, Any]) -> Callable[[Results], None]:
-    """The function that the evaluation's record names to print results."""
-    from importlib import import_module
-
-    assert results.evaluation is not None
-    module, _, name = results.evaluation.printer.partition(":")
-    return partial(getattr(import_module(module), name), **shown)
+            show(results)
 
 
 _OF_MODEL = {field.name for block in (RunOptions, ContextOptions) for field in fields(block)}

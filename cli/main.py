@@ -160,10 +160,7 @@ def _read_no_more() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@functools.cache
-def _all_commands() -> Any:
-    """The commands with their options, cached as they take a tenth of a second to make."""
-    return typer.main.get_command(app)
+_commands: Any = typer.main.get_command(app)
 
 
 def parsed(arguments: list[str]) -> Any:
@@ -185,7 +182,7 @@ def run(arguments: list[str]) -> int:
     set_quiet(False)
     try:
         with unchanged_inputs():
-            status = _all_commands()(arguments, prog_name="pdtools", standalone_mode=False)
+            status = _commands(arguments, prog_name="pdtools", standalone_mode=False)
             if status == _INTERRUPTED:
                 message("pdtools: interrupted")
             sys.exit(status)

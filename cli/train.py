@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -246,27 +247,13 @@ def _scores(scores: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _described(recipe: Recipe) -> str:
-    origin = f"recipe {recipe.source}" if recipe.source else "default recipe (no --config)"
-    return f"{recipe.model}, {origin}"
-
-
-def _amount(facts: Mapping[str, Any]) -> str:
-    if facts["sentences"] is None:
-        return "new strings every step"
-    return f"{facts['sentences']} sentences, {100 * facts['padding']:.1f}% padding"
-
-
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
     def __init__(self, output: str) -> None:
         self._output = output
         self._bar: Any = None
         self.recipe: Recipe | None = None  # known when the run is open
-
-    def __enter__(self) -> Progress:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *ending: object) -> None:
         if self._bar is not None:
@@ -278,9 +265,13 @@ class Progress:
         """Open the bar, if it is visible."""
         assert self.recipe is not None
         begin = f"resuming from step {state.step}" if state.step else "starting"
+        origin = f"recipe {self.recipe.source}" if self.recipe.source else "default recipe (no --config)"
+        amount = "new strings every step"
+        if facts["sentences"] is not None:
+            amount = f"{facts['sentences']} sentences, {100 * facts['padding']:.1f}% padding"
         message(
-            f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"
-            f" {_amount(facts)}, {facts['device']}"
+            f"{begin}: {self.recipe.model}, {origin}, {facts['parameters']} parameters,"
+            f" {facts['steps']} steps, {amount}, {facts['device']}"
         )
         if shows_bars():
             self._bar = open_bar(facts["steps"], "steps", initial=state.step)

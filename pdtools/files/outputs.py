@@ -243,11 +243,6 @@ def _sync_opened(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def _is_unfinished(folder: Path) -> bool:
-    """Return whether a folder is inside a temporary one, which is synced and cleaned up as a whole."""
-    return any(_TEMPORARY.fullmatch(part) for part in folder.parts)
-
-
 @contextlib.contextmanager
 def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = True) -> Iterator[Path]:
     """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds.
@@ -261,7 +256,8 @@ def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = Tru
         PdtoolsError: if it cannot be written (no such place, no permission, no space), or is there.
     """
     final = Path(path)
-    durable = durable and not _is_unfinished(final.parent)
+    # A folder inside of a temporary one is synced and cleaned up with it.
+    durable = durable and not any(map(_TEMPORARY.fullmatch, final.parent.parts))
     with _temporary(final) as temporary:
         try:
             if durable:

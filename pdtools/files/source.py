@@ -199,7 +199,7 @@ class GivenText(Source):
 
 
 class HeldStream(GivenText):
-    """What is read of a source that can be read only once, kept to be read again."""
+    """Text of a source that can be read only once, kept to be read again."""
 
     _blocks: list[bytes]
     _rest: IO[bytes]

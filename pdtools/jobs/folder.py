@@ -360,20 +360,22 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
             "settings": wanted,
         }
         write_json(path, job)
+        return
     found = read_job(folder)["settings"]
+    if found == wanted:
+        return
     found, wanted = _by_model(found, wanted), _by_model(wanted, found)
     differing = sorted(
         key for key in wanted.keys() | found.keys() if wanted.get(key, folder) != found.get(key, folder)
     )
-    if differing:
-        what = ", ".join(
-            f"{key} was {_shown(found.get(key))}, now {_shown(wanted.get(key))}" for key in differing
-        )
-        before = [_shown(found.get(key)) for key in differing]
-        ways = [f"name {each} to go on" for each in before if each.startswith((PREFIX, DATA_PREFIX))]
-        ways += ["resume with the code that began it"] if "pdtools" in differing else []
-        again = ", or ".join([*ways, "delete it to start again"])
-        raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
+    what = ", ".join(
+        f"{key} was {_shown(found.get(key))}, now {_shown(wanted.get(key))}" for key in differing
+    )
+    before = [_shown(found.get(key)) for key in differing]
+    ways = [f"name {each} to go on" for each in before if each.startswith((PREFIX, DATA_PREFIX))]
+    ways += ["resume with the code that began it"] if "pdtools" in differing else []
+    again = ", or ".join([*ways, "delete it to start again"])
+    raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
 
 
 def _by_model(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

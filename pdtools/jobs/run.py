@@ -48,7 +48,9 @@ class Work(Generic[Item, Result]):
 
     def digest(self, chunk: Item) -> str:
         """A few hexadecimal digits of a chunk's content, which show whether it is as in an earlier run."""
-        return short_digest(self.content(chunk))
+        content = self.content(chunk)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return hashlib.blake2b(data, digest_size=8).hexdigest()
 
     def restored(self, record: Any) -> Result:
         """The result that a JSON value was written from."""
@@ -64,12 +66,6 @@ class Work(Generic[Item, Result]):
         if self.may_be_none and not data:
             return cast(Result, None)
         return self.restored(json.loads(data))
-
-
-def short_digest(content: Any) -> str:
-    """A digest of a chunk's content, given as bytes or as a JSON-ready value."""
-    data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _jsonable(value: Any) -> Any:

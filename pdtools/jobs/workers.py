@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -44,7 +45,7 @@ class _Context(SpawnContext):
     Process = _Process
 
 
-class Workers:
+class Workers(AbstractContextManager["Workers"]):
     """Processes that call functions, one function after another or several at the same time.
 
     They start with the first item, and end with the ``with`` block; there are none if the number is 1.
@@ -58,9 +59,6 @@ class Workers:
         self._functions = 0
         self._pool: ProcessPoolExecutor | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Workers:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -44,27 +44,19 @@ class ModelKind(NamedTuple):
 
 MOST_LAYERS = 1000
 
-MODELS: dict[str, ModelKind] = {}
-
-
-def register(
-    name: str, config_class: type, build: Callable[[Any], LanguageModel], *, vmapped: bool = False
-) -> None:
-    """Register a kind of model under a name."""
-    MODELS[name] = ModelKind(config_class, build, vmapped)
-
-
-register("transformer", TransformerConfig, TransformerLM)
-register("pushdown", PushdownConfig, build_pushdown)
-register("plm", PlmConfig, GrammarLM)
-register("plm-mask", PlmMaskConfig, GrammarLM)
-register("tg", TransformerGrammarConfig, GrammarLM)
-register("dtg", DependencyGrammarConfig, DependencyGrammarLM)
-register("rnng", RnngConfig, RnngLM)
-register("rnng-in-order", RnngInOrderConfig, RnngLM)
-register("sclm", ScaffoldConfig, ScaffoldLM)
-register("gilt", GiltConfig, GiltLM)
-register("rnn", RecurrentConfig, RecurrentLM, vmapped=True)
+MODELS = {
+    "transformer": ModelKind(TransformerConfig, TransformerLM),
+    "pushdown": ModelKind(PushdownConfig, build_pushdown),
+    "plm": ModelKind(PlmConfig, GrammarLM),
+    "plm-mask": ModelKind(PlmMaskConfig, GrammarLM),
+    "tg": ModelKind(TransformerGrammarConfig, GrammarLM),
+    "dtg": ModelKind(DependencyGrammarConfig, DependencyGrammarLM),
+    "rnng": ModelKind(RnngConfig, RnngLM),
+    "rnng-in-order": ModelKind(RnngInOrderConfig, RnngLM),
+    "sclm": ModelKind(ScaffoldConfig, ScaffoldLM),
+    "gilt": ModelKind(GiltConfig, GiltLM),
+    "rnn": ModelKind(RecurrentConfig, RecurrentLM, vmapped=True),
+}
 
 
 def model_kind(name: str) -> ModelKind:
@@ -79,7 +71,7 @@ def model_kind(name: str) -> ModelKind:
 
 
 def model_name(config: Any) -> str:
-    """The name that a configuration's class is registered under."""
+    """The name that a configuration's class has here."""
     return next(name for name, kind in MODELS.items() if kind.config_class is type(config))
 
 

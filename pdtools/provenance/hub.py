@@ -180,12 +180,8 @@ def name_of_snapshot(folder: str | Path) -> str | None:
 
 def pinned(arguments: Iterable[str]) -> list[str]:
     """Arguments of a command with the commits that its names of models and data had when it began."""
-    return [_with_commit(each) for each in arguments]
-
-
-def _with_commit(argument: str) -> str:
-    option, equals, name = argument.rpartition("=")
-    return option + equals + RESOLVED.get(name, name)
+    parts = (each.rpartition("=") for each in arguments)
+    return [option + equals + RESOLVED.get(name, name) for option, equals, name in parts]
 
 
 def commit_of(repo: str, revision: str | None, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import importlib.metadata
@@ -47,35 +48,28 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         "code": dict(code()),
         "versions": _versions(),
         "hardware": _hardware(),
-        "inputs": {
-            role: {**identify(path), **_trained(path), **_training(path)}
-            for role, path in (inputs or {}).items()
-        },
+        "inputs": {role: {**identify(path), **_trained(path)} for role, path in (inputs or {}).items()},
     }
 
 
-def _trained(path: str | Path) -> dict[str, int]:
-    """The progress of a checkpoint's training."""
-    file = input_folder(path) / "config.json"
-    try:
-        config = read_json(file) if file.is_file() else {}
-    except InputError:
-        return {}
-    found = {name: config.get(name) for name in ("step", "words")} if isinstance(config, dict) else {}
-    return {name: value for name, value in found.items() if type(value) is int}
-
-
-def _training(path: str | Path) -> dict[str, Any]:
-    """The training of a checkpoint, if it is in its run's folder, or was exported with that information."""
+def _trained(path: str | Path) -> dict[str, Any]:
+    """The progress of a checkpoint's training; and this itself, if its run or its export tells it."""
     checkpoint = input_folder(path)
-    is_of_run = is_checkpoint_of_a_run(checkpoint)
-    file = checkpoint.parent / "run.json" if is_of_run else checkpoint / "training.json"
-    if not file.is_file():
-        return {}
-    try:
-        return {"training": training_of(read_json(file))}
-    except (InputError, AttributeError, KeyError, TypeError):  # no run's folder, or none of ours
-        return {}
+    config = checkpoint / "config.json"
+    run = checkpoint / "training.json"
+    if is_checkpoint_of_a_run(checkpoint):
+        run = checkpoint.parent / "run.json"
+    found: dict[str, Any] = {}
+    with contextlib.suppress(InputError):
+        progress = read_json(config) if config.is_file() else {}
+        if isinstance(progress, dict):
+            found = {name: progress.get(name) for name in ("step", "words")}
+            found = {name: value for name, value in found.items() if type(value) is int}
+    # No run's folder, or none of ours.
+    with contextlib.suppress(InputError, AttributeError, KeyError, TypeError):
+        if run.is_file():
+            found["training"] = training_of(read_json(run))
+    return found
 
 
 def training_of(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,27 +63,25 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     return max(1, min(budget(model) // each, MOST_ROWS))
 
 
-def entries_that_fit(model: LanguageModel, length: int) -> int:
+def entries_that_fit(model: LanguageModel, length: int, least: int = 0) -> int:
     """The number of tokens, of all hypotheses together, that a batch's caches may hold; at least one.
 
     Args:
         length: the most tokens of one hypothesis.
-    """
-    return max(1, budget(model) * length // model.start(1, length).nbytes)
-
-
-def check_memory(model: LanguageModel, length: int, entries: int) -> None:
-    """Refuse caches of so many tokens, of all hypotheses together, if they could never fit.
+        least: the number that one sentence needs.
 
     Raises:
-        PdtoolsError: with the available memory. A system may promise more, and end the process later.
+        PdtoolsError: if so few could never fit, with the available memory. A system may promise more, and end
+            the process later.
     """
-    needed = model.start(1, length).nbytes * entries // length
+    each = model.start(1, length).nbytes
+    needed = each * least // length
     if needed > (there := memory_of(str(model.device))):
         raise PdtoolsError(
             f"not enough memory: the hypotheses of a sentence of {length - 2} tokens take"
             f" {needed / 2**30:,.1f} GiB, but there are {there / 2**30:,.1f} GiB: try a smaller --beam"
         )
+    return max(1, budget(model) * length // each)
 
 
 def budget(model: LanguageModel) -> int:

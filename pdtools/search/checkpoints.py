@@ -48,7 +48,7 @@ class Encoded:
 
     sentence: Sentence
     encoding: Encoding
-    before: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    before: NDArray[np.int32] = field(default_factory=np.zeros(0, np.int32).copy)
 
     @property
     def ids(self) -> NDArray[np.int32]:

@@ -105,7 +105,7 @@ class SearchOptions:
         if self.beam == AUTO:
             if self.margin is not None:
                 raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
-            if self._has_widths:
+            if self.word_beam is not None or self.fast_track is not None:
                 raise PdtoolsError(
                     "--beam auto is not for action models: leave out --search word_beam=…, fast_track=…"
                 )
@@ -131,10 +131,6 @@ class SearchOptions:
         }
         return [name for name, given in is_given.items() if given]
 
-    @property
-    def _has_widths(self) -> bool:
-        return self.word_beam is not None or self.fast_track is not None
-
     def check_number(self) -> int | None:
         """The beam, which has to be a number or None.
 
@@ -153,7 +149,7 @@ class SearchOptions:
         Raises:
             PdtoolsError: if there are widths besides the beam.
         """
-        if self._has_widths:
+        if self.word_beam is not None or self.fast_track is not None:
             raise PdtoolsError("--search word_beam=… and fast_track=… are for action models: leave them out")
 
     @property

@@ -230,7 +230,7 @@ class SearchResult(PrefixScores, Generic[Found]):
     @property
     def dropped(self) -> float:
         """The share of p(x) that the search dropped, assuming that it fared like the kept part."""
-        return dropped_share(self.log_share_kept)
+        return 0.0 - math.expm1(min(self.log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
     @property
     def conditional_next_logprobs(self) -> NDArray[np.float64]:
@@ -248,11 +248,6 @@ class SearchResult(PrefixScores, Generic[Found]):
             self.next_logprobs, before, out=nothing, where=before > -np.inf
         )
         return found
-
-
-def dropped_share(log_share_kept: float) -> float:
-    """The dropped share of p(x), from the log of the kept share."""
-    return 0.0 - math.expm1(min(log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
 
 def nothing_found(max_length: int | None) -> str:

@@ -124,7 +124,7 @@ def make_table(
         frequency: the frequencies of words.
         slopes: by model, milliseconds a bit: value, and ends of its interval.
     """
-    order = stimuli.order
+    order = np.argsort(stimuli.unit_row, kind="stable")  # as the table's rows are
     parses = any(each.parses is not None for each in models.values())
     nats = any(each.unit == "nats" for each in models.values())
     names = new_columns(

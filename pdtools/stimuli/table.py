@@ -100,11 +100,6 @@ class Stimuli:
         """The sentence of each unit: int64 (U,)."""
         return np.repeat(np.arange(len(self.texts)), np.diff(self.first))
 
-    @property
-    def order(self) -> NDArray[np.int64]:
-        """The units in the order of the table's rows: int64 (U,)."""
-        return np.argsort(self.unit_row, kind="stable")
-
     def unit_texts(self) -> list[str]:
         """The texts of all units."""
         places = zip(self.of.tolist(), self.start.tolist(), self.end.tolist(), strict=True)

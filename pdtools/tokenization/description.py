@@ -69,11 +69,6 @@ def splits_bytes(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "ByteLevel" and bool(part.get("use_regex", True))
 
 
-def other_added_tokens(description: dict[str, Any]) -> bool:
-    """Return whether there are added tokens that are found in text: special ones are not."""
-    return any(not token.get("special") for token in description.get("added_tokens") or [])
-
-
 def check_numbers(description: Any) -> None:
     """Refuse token numbers so large that they would take memory which no vocabulary needs.
 

@@ -31,7 +31,6 @@ from pdtools.tokenization.description import (
     adapt,
     check_numbers,
     marks_spaces,
-    other_added_tokens,
     splits_bytes,
     vocabulary_of,
 )
@@ -118,6 +117,7 @@ class Tokenizer:
         fingerprint: SHA-256 of ``tokenizer.json`` and the text style; equal fingerprints, equal tokens.
         labels: the vocabulary of constituents' labels that goes with the tokens, for models that write the
             tree into the string; empty if there is none.
+        n_labels: the number of labels.
         text_tokens: the number of tokens that the model of a text tokenizer has; tokens with greater numbers
             are unknown to it. Such a tokenizer, an imported model's, reads a text as a whole: in ``ptb``
             style no space stands before its first word; in ``raw`` style tokens may reach across words
@@ -138,6 +138,7 @@ class Tokenizer:
         self.text_tokens = text_tokens
         self.text_style = text_style
         self.labels = tuple(labels)
+        self.n_labels = len(self.labels)
         self._json = backend_json
         self._backend: tokenizers.Tokenizer = Backend.from_str(backend_json)
         self._backend.encode_special_tokens = True  # the word "<eos>" of a text is text
@@ -149,15 +150,20 @@ class Tokenizer:
             vocabulary = {token: number for token, number in vocabulary.items() if number < text_tokens}
         self.vocabulary: dict[str, int] = vocabulary
         self.vocab_size = 1 + max(vocabulary.values())
-        self.pad_id, self.root_id, self.eos_id = (self._require(name) for name in (PAD, ROOT, EOS))
+        for name in (PAD, ROOT, EOS):
+            if self._backend.token_to_id(name) is None:
+                raise PdtoolsError(f"the tokenizer lacks the special token {name}")
+        self.pad_id, self.root_id, self.eos_id = map(self._backend.token_to_id, (PAD, ROOT, EOS))
         unknown = UNK if self._backend.token_to_id(UNK) is not None else model.get("unk_token")
         self.unk_id: int | None = None if unknown is None else self._backend.token_to_id(unknown)
         self.mask_id: int = next((vocabulary[name] for name in MASKS if name in vocabulary), self.pad_id)
         named = text_style if text_tokens is None else f"{text_style} {text_tokens}"
         self.fingerprint = hashlib.sha256(f"{named}\n{backend_json}".encode()).hexdigest()
         self._marks_spaces = marks_spaces(description)
-        # Tokenizers trained here: a word's tokens depend on nothing else, and are known beforehand.
-        trained_here = not description.get("normalizer") and not other_added_tokens(description)
+        # Tokenizers trained here: a word's tokens depend on nothing else, and are known beforehand. Special
+        # tokens are not found in text; other added ones are.
+        added = description.get("added_tokens") or []
+        trained_here = not description.get("normalizer") and all(token.get("special") for token in added)
         trained_here = trained_here and text_tokens is None
         before = description.get("pre_tokenizer")
         self._is_vocabulary = trained_here and self.kind == "word" and before == SPLIT_AT_SPACES
@@ -165,12 +171,6 @@ class Tokenizer:
         self._only_merges = not any(map(model.get, _BEYOND_MERGES))
         self._reserved = frozenset((self.pad_id, self.root_id, self.eos_id))
         self._tokens_of_word: dict[tuple[str, bool], _WordTokens] = {}
-
-    def _require(self, token: str) -> int:
-        index = self._backend.token_to_id(token)
-        if index is None:
-            raise PdtoolsError(f"the tokenizer lacks the special token {token}")
-        return int(index)
 
     # --- storage ------------------------------------------------------------------------------
 
@@ -257,11 +257,6 @@ class Tokenizer:
     def takes_single_words(self) -> bool:
         """Return whether a word's tokens depend on no other word."""
         return self.text_style == "ptb" and self.text_tokens is None
-
-    @property
-    def n_labels(self) -> int:
-        """The number of labels."""
-        return len(self.labels)
 
     @cached_property
     def label_ids(self) -> dict[str, int]:

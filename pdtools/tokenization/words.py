@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import sys
@@ -130,34 +129,26 @@ def _treebank_quotes(words: list[str], tokens: Sequence[str], followers: Sequenc
 
 @functools.cache
 def _word_tokenizer() -> Any:
-    with _without_scipy():
-        from nltk.tokenize.destructive import NLTKWordTokenizer
-    return NLTKWordTokenizer()
-
-
-@contextlib.contextmanager
-def _without_scipy() -> Iterator[None]:
-    """Let nltk be imported without those parts of scipy that would take most of the time.
+    """nltk's tokenizer, imported without those parts of scipy that would take most of the time.
 
     nltk needs scipy.stats for one test of collocations; there it is imported when the test is called.
     scipy.sparse it needs for a parser that works with scikit-learn only.
     """
     # scikit-learn, which nltk imports if installed, could not do without them.
     is_asked_for = "scipy.stats" in sys.modules or "nltk" in sys.modules or find_spec("sklearn") is not None
-    if is_asked_for or threading.active_count() > 1:
-        yield
-        return
-    parts = {"scipy.stats", "scipy.sparse"} - set(sys.modules)
+    without = not is_asked_for and threading.active_count() == 1
+    parts = {"scipy.stats", "scipy.sparse"} - set(sys.modules) if without else set()
     for name in parts:
         sys.modules[name] = None  # type: ignore[assignment]  # makes an import of it fail
     try:
-        yield
+        from nltk.metrics import association
+        from nltk.tokenize.destructive import NLTKWordTokenizer
     finally:
         for name in parts:
             del sys.modules[name]
-    from nltk.metrics import association
-
-    association.fisher_exact = _fisher_exact
+    if without:
+        association.fisher_exact = _fisher_exact
+    return NLTKWordTokenizer()
 
 
 def _fisher_exact(*tables: Any, **options: Any) -> Any:

@@ -45,7 +45,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-class MetricsLog:
+class MetricsLog(contextlib.AbstractContextManager["MetricsLog"]):
     """Appends one JSON line per record to ``metrics.jsonl``, and the same numbers to TensorBoard.
 
     Args:
@@ -91,9 +91,6 @@ class MetricsLog:
     def size(self) -> int:
         """Bytes in ``metrics.jsonl`` now."""
         return self._stream.seek(0, os.SEEK_END)
-
-    def __enter__(self) -> MetricsLog:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

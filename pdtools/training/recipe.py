@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -27,24 +27,28 @@ C = TypeVar("C")
 RECIPES = TomlFiles("", "recipe")
 _KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) ?(steps|words)")
 _MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
-_RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
+_SMALLEST, _LARGEST = math.ulp(0), sys.float_info.max
+# Limits of settings: the least and the greatest value.
+_RANGES: dict[str, tuple[float, float, tuple[str, ...]]] = {
     "at least 1": (
-        lambda value: value >= 1,
+        1,
+        _LARGEST,
         ("steps", "accumulate", "treereg_every", "eval_every", "log_every", "decay_patience"),
     ),
-    "above 0": (lambda value: 0 < value < math.inf, ("learning_rate", "embedding_rate", "eps")),
+    "above 0": (_SMALLEST, _LARGEST, ("learning_rate", "embedding_rate", "eps")),
     "0 or more": (
-        lambda value: 0 <= value < math.inf,
+        0,
+        _LARGEST,
         (
             *("head_warmup_steps", "warmup_steps", "weight_decay", "clip", "batch_tokens", "batch_sentences"),
             *("attachment_weight", "answer_weight", "treereg_weight", "arc_weight", "count_weight"),
             *("patience", "sample_parses", "seed"),
         ),
     ),
-    "from 0 to 1": (lambda value: 0 <= value <= 1, ("min_learning_rate_ratio",)),
-    "above 0 and at most 1": (lambda value: 0 < value <= 1, ("mask_share", "decay")),
-    "from 0 to below 1": (lambda value: all(0 <= beta < 1 for beta in value), ("betas",)),
-    "below 2**63": (lambda value: value < 2**63, ("seed",)),
+    "from 0 to 1": (0, 1, ("min_learning_rate_ratio",)),
+    "above 0 and at most 1": (_SMALLEST, 1, ("mask_share", "decay")),
+    "from 0 to below 1": (0, math.nextafter(1, 0), ("betas",)),
+    "below 2**63": (-_LARGEST, 2**63 - 1, ("seed",)),
 }
 
 
@@ -156,9 +160,10 @@ class TrainConfig:
         return frozenset(found)
 
     def __post_init__(self) -> None:
-        for wanted, (is_good, names) in _RANGES.items():
+        for wanted, (least, most, names) in _RANGES.items():
             for name in names:
-                if not is_good(value := getattr(self, name)):
+                value = getattr(self, name)
+                if not all(least <= each <= most for each in (value if name == "betas" else [value])):
                     raise PdtoolsError(f"train.{name} must be {wanted}, not {value}")
         self.kept_at("steps")
         if not (self.batch_tokens or self.batch_sentences):

@@ -55,7 +55,7 @@ def serve(folder: Path, *modules: str) -> None:
     for module in modules or modules_of_commands():
         import_module(module)
     if not modules:
-        import_module("pdtools.cli.main")._all_commands()  # made once
+        import_module("pdtools.cli.main")
     os.fsync = lambda descriptor: None  # as in conftest.py
     for name in ("pdtools", "python"):
         (folder / name).write_text(CLIENT)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
-from pdtools.jobs.run import short_digest
+from pdtools.jobs.run import Work
 from pdtools.parsers.in_chunks import ParseWork, ReadWork
 from pdtools.parsers.splitting import SourcedSentence, read_sentences
 from pdtools.search.model import Chunk, ModelWork
@@ -23,8 +23,13 @@ NOTHING: Any = None
 INTS = np.arange(3, dtype=np.int32)
 
 
+class WholeContent(Work[Any, Any]):
+    def content(self, chunk: Any) -> Any:
+        return chunk
+
+
 def differ(contents: Iterable[Any]) -> None:
-    digests = [short_digest(content) for content in contents]
+    digests = [WholeContent().digest(content) for content in contents]
     assert len(set(digests)) == len(digests)
 
 

@@ -19,7 +19,7 @@ from toy_mark_lm import OTHER, MarkConfig, MarkLM, marked
 
 from pdtools.cli.main import run
 from pdtools.inspection.tracing import trace
-from pdtools.models import MODELS, register, save_checkpoint
+from pdtools.models import MODELS, ModelKind, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.kinds import SEARCHES, particle_search
@@ -34,7 +34,7 @@ TOKENS = (3, 4, 5)
 def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint, whose model and search are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "marks", None)
-    register("marks", MarkConfig, MarkLM)
+    MODELS["marks"] = ModelKind(MarkConfig, MarkLM)
     monkeypatch.setitem(SEARCHES, "marks", EnumeratingFamily)
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}

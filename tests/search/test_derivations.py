@@ -22,7 +22,7 @@ from toy_grammar_lm import (
 )
 
 from pdtools.cli.main import run
-from pdtools.models import MODELS, LanguageModel, register, save_checkpoint
+from pdtools.models import MODELS, LanguageModel, ModelKind, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.kinds import SEARCHES
 from pdtools.search.model import Model
@@ -94,7 +94,7 @@ def parts_or_string(model: LanguageModel, tokens: Sequence[int]) -> float:
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint of an action model, whose kind and searcher are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "toy", None)
-    register("toy", ToyConfig, ToyGrammarLM)
+    MODELS["toy"] = ModelKind(ToyConfig, ToyGrammarLM)
     monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingFamily)
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False).with_labels(("S", "Y"))
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}

@@ -152,7 +152,7 @@ def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
 def _sorted(block: Iterable[Item]) -> list[Any]:
     """The different strings of these items."""
     different = {string.asked: string.text for item in block for string in item.strings.values()}
-    return sorted(different, key=lambda asked: different[asked])
+    return sorted(different, key=different.__getitem__)
 
 
 def _in_order(block: Iterable[Item]) -> list[Any]:

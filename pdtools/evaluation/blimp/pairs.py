@@ -93,16 +93,19 @@ class PairFiles:
         if (kind := ending(source)) in SHEETS and kind != ".tsv":
             hint = f"pdtools eval-benchmark {source} --good COLUMN --bad COLUMN reads it"
             raise InputError(f"a {kind} table, not .jsonl or .tsv", file=source, hint=hint)
-        check_kind(source, Kind.PAIRS)
         self._source = held(source)
         seen: dict[str | None, set[str]] = defaultdict(set)
-        for place, number, pair in self._read():
-            paradigm = pair.levels[-1]
-            if pair.name in seen[paradigm]:
-                raise InputError(f"a second pair {pair.name} of {paradigm}", file=place, line=number)
-            seen[paradigm].add(pair.name)
-        if not seen:
-            raise InputError("no minimal pairs (.jsonl or .tsv files) in it", file=self._source)
+        try:
+            for place, number, pair in self._read():
+                paradigm = pair.levels[-1]
+                if pair.name in seen[paradigm]:
+                    raise InputError(f"a second pair {pair.name} of {paradigm}", file=place, line=number)
+                seen[paradigm].add(pair.name)
+            if not seen:
+                raise InputError("no minimal pairs (.jsonl or .tsv files) in it", file=self._source)
+        except InputError:
+            check_kind(source, Kind.PAIRS)  # says more, if it is something else
+            raise
 
     def __iter__(self) -> Iterator[Item]:
         """The pairs, in the order of file names and lines."""

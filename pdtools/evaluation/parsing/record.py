@@ -19,19 +19,15 @@ def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
 
 
-def _arc_f1(*columns: str) -> Sums:
-    return Sums(key="sentence", columns=columns, score=_f1)
-
-
 # By their labels: the score's name, the count of what it is over, and the sums that it is made of.
 _DEPENDENCIES = {
-    "UAS (%)": ("uas_f1", "words", _arc_f1("correct_heads", "words", "predicted_words")),
-    "LAS (%)": ("las_f1", "words", _arc_f1("correct_relations", "words", "predicted_words")),
-    "unlabeled arc F1 (%)": ("arc_f1", "arcs", _arc_f1("correct_arcs", "arcs", "predicted_arcs")),
+    "UAS (%)": ("uas_f1", "words", ("correct_heads", "words", "predicted_words")),
+    "LAS (%)": ("las_f1", "words", ("correct_relations", "words", "predicted_words")),
+    "unlabeled arc F1 (%)": ("arc_f1", "arcs", ("correct_arcs", "arcs", "predicted_arcs")),
     "unlabeled arc F1, enhanced (%)": (
         "enhanced_arc_f1",
         "enhanced_arcs",
-        _arc_f1("correct_enhanced_arcs", "enhanced_arcs", "predicted_arcs"),
+        ("correct_enhanced_arcs", "enhanced_arcs", "predicted_arcs"),
     ),
 }
 
@@ -85,8 +81,8 @@ EVALUATIONS = (
             **{f"counts.{among}": COUNT for _, among, _ in _DEPENDENCIES.values()},
         },
         scores=_dependency_scores,
-        item_score=lambda label, document: _DEPENDENCIES[label][2],
-        columns=("sentence", *(name for _, _, sums in _DEPENDENCIES.values() for name in sums.columns)),
+        item_score=lambda label, document: Sums(key="sentence", columns=_DEPENDENCIES[label][2], score=_f1),
+        columns=("sentence", *(name for _, _, columns in _DEPENDENCIES.values() for name in columns)),
         data="gold",
         card={"uas_f1": "UAS (%)", "las_f1": "LAS (%)", "arc_f1": "unlabeled arc F1 (%)"},
     ),

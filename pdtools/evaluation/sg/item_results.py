@@ -11,7 +11,7 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.outcomes import Tallies, Tally, scores_of
 from pdtools.evaluation.results import ITEMS, Results, mean
-from pdtools.evaluation.sg.record import CONVENTIONS, circuit_of
+from pdtools.evaluation.sg.record import CIRCUIT_OF, CONVENTIONS, OTHER
 from pdtools.evaluation.sg.suites import SuiteItems
 from pdtools.files import read_table
 from pdtools.files.packed import has_ending
@@ -133,7 +133,13 @@ def _items_table(runs: Mapping[Run, Correct]) -> Any:
     import pyarrow as pa
 
     rows = [
-        {**_names(run), "suite": suite, "circuit": circuit_of(suite), "item": item, "correct": correct}
+        {
+            **_names(run),
+            "suite": suite,
+            "circuit": CIRCUIT_OF.get(suite, OTHER),
+            "item": item,
+            "correct": correct,
+        }
         for run in sorted(runs)
         for (suite, item), correct in sorted(runs[run].items())
     ]
@@ -208,7 +214,7 @@ def tallies_of(correct: Mapping[tuple[str, int], bool]) -> dict[str, Tallies]:
     """The counts of one model's items by circuit and suite, ready for :func:`sg_scores`."""
     found: dict[tuple[str | None, ...], Tally] = {}
     for (suite, _), is_right in correct.items():
-        found.setdefault((circuit_of(suite), suite), Tally()).add("right" if is_right else "wrong")
+        found.setdefault((CIRCUIT_OF.get(suite, OTHER), suite), Tally()).add("right" if is_right else "wrong")
     return {"1": found}
 
 

@@ -44,22 +44,18 @@ EXCLUDED = frozenset({"fgd-embed3", "fgd-embed4", "nn-nv-rpl"})
 
 OTHER = "other"
 
-_CIRCUIT_OF = {suite: circuit for circuit, suites in CIRCUITS.items() for suite in suites}
+CIRCUIT_OF = {suite: circuit for circuit, suites in CIRCUITS.items() for suite in suites}
+"""The circuits of the paper's suites."""
 
-SCORED_31 = frozenset(_CIRCUIT_OF) - EXCLUDED
+SCORED_31 = frozenset(CIRCUIT_OF) - EXCLUDED
 """The suites whose mean is the SG score of Hu et al. (2020)."""
 
-SCORED_33 = frozenset(_CIRCUIT_OF)
+SCORED_33 = frozenset(CIRCUIT_OF)
 """The same with the two deeper filler-gap suites: the 33 of Qian et al. (2021)."""
 
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to combine all items into one number (:class:`pdtools.evaluation.sg.suites.SuiteItems`)."""
-
-
-def circuit_of(suite: str, named: str | None = None) -> str:
-    """The circuit of a suite: the paper's for its suites, else the suite's own, else "other"."""
-    return _CIRCUIT_OF.get(suite) or named or OTHER
 
 
 EVALUATIONS = (

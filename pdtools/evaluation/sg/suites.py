@@ -11,7 +11,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet, NamedSpan, String
 from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.formula import Formula, FormulaError
-from pdtools.evaluation.sg.record import EXCLUDED, SCORED_31, SCORED_33, circuit_of
+from pdtools.evaluation.sg.record import CIRCUIT_OF, EXCLUDED, OTHER, SCORED_31, SCORED_33
 from pdtools.files import Kind, Source, check_kind, decode_utf8, held, read_bytes
 from pdtools.files.inputs import number_of, parse_json, text_of
 from pdtools.files.packed import has_ending, is_data
@@ -68,7 +68,7 @@ class Suite:
 
     Attributes:
         name: as in its ``meta``.
-        circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.record.circuit_of`).
+        circuit: the circuit it belongs to: the paper's for its suites, else the suite's own, else "other".
         formulas: its predictions; the first is the scored one.
         items: in file order.
         region_names: the authors' names of some or all regions, by number (``region_meta``).
@@ -95,16 +95,19 @@ class SuiteFiles:
     """
 
     def __init__(self, source: str | Path) -> None:
-        check_kind(source, Kind.SUITES)
         self._source = held(source)
         numbers: dict[str, int] = {}
-        for number, (place, data) in enumerate(_documents(self._source)):
-            suite = _suite(data, place)
-            if suite.name in numbers:
-                raise InputError(f"a second suite named {suite.name!r}", file=place)
-            numbers[suite.name] = number
-        if not numbers:
-            raise InputError("no test suites (.json files) in it", file=source)
+        try:
+            for number, (place, data) in enumerate(_documents(self._source)):
+                suite = _suite(data, place)
+                if suite.name in numbers:
+                    raise InputError(f"a second suite named {suite.name!r}", file=place)
+                numbers[suite.name] = number
+            if not numbers:
+                raise InputError("no test suites (.json files) in it", file=source)
+        except InputError:
+            check_kind(source, Kind.SUITES)  # says more, if it is something else
+            raise
         self._order = [numbers[name] for name in sorted(numbers)]
 
     def __iter__(self) -> Iterator[Suite]:
@@ -134,7 +137,8 @@ def _suite(data: Any, place: str) -> Suite:
         formulas = [text_of(prediction["formula"]) for prediction in data["predictions"]]
         items = tuple(_item(item) for item in data["items"])
         named = meta.get("circuit")
-        circuit = circuit_of(name, None if named is None else text_of(named))
+        own = None if named is None else text_of(named)
+        circuit = CIRCUIT_OF.get(name) or own or OTHER
         called = data.get("region_meta") or {}
         region_names = {number_of(number): text_of(region) for number, region in called.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -162,9 +166,8 @@ def _item(data: Any) -> SuiteItem:
 
 
 def _condition(data: Any) -> Condition:
-    regions = sorted(data["regions"], key=lambda region: number_of(region["region_number"]))
-    numbers = tuple(number_of(region["region_number"]) for region in regions)
-    texts = [text_of(region["content"]) for region in regions]
+    regions = sorted((number_of(each["region_number"]), text_of(each["content"])) for each in data["regions"])
+    numbers = tuple(number for number, _ in regions)
     name = text_of(data["condition_name"])
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"condition {name!r} has two regions of one number")
@@ -174,7 +177,7 @@ def _condition(data: Any) -> Condition:
     return Condition(
         name=name,
         # Only ASCII spaces separate words: contents may begin or end with some, or be nothing else.
-        regions=tuple(" ".join(word for word in text.split(" ") if word) for text in texts),
+        regions=tuple(" ".join(word for word in text.split(" ") if word) for _, text in regions),
         numbers=numbers,
     )
 

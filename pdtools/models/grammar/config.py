@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pdtools.models.base import bad_config, check_at_least
 from pdtools.models.derivations import DerivationKind
@@ -20,6 +20,9 @@ Normalize = Literal["allowed", "all"]
 class ActionModelConfig(TransformerConfig):
     """Shape of an action model; subclasses define the actions."""
 
+    drops_positions: ClassVar[bool] = True  # as in Sartran et al. (2022)
+    takes_positions: ClassVar[tuple[Positions, ...]] = ("relative",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, "max_open")
@@ -29,14 +32,10 @@ class ActionModelConfig(TransformerConfig):
             raise bad_config("action models read sentences: layout window is for others")
         if self.stack_layers != "none":
             raise bad_config("an action model has no stack_layers")
-        if self.positions not in self._positions():
+        if self.positions not in self.takes_positions:
             raise bad_config(
-                f"positions must be one of {', '.join(self._positions())}, not {self.positions!r}"
+                f"positions must be one of {', '.join(self.takes_positions)}, not {self.positions!r}"
             )
-
-    @classmethod
-    def _positions(cls) -> tuple[Positions, ...]:
-        return ("relative",)
 
     @property
     def actions(self) -> ActionIds:
@@ -47,11 +46,6 @@ class ActionModelConfig(TransformerConfig):
     def n_inputs(self) -> int:
         """See :attr:`TransformerConfig.n_inputs`: every action."""
         return self.actions.number
-
-    @property
-    def position_dropout(self) -> float:
-        """See :attr:`TransformerConfig.position_dropout`: as in Sartran et al. (2022)."""
-        return self.input_dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +62,11 @@ class PlmConfig(ActionModelConfig):
     max_open: int = 50
     normalize: Normalize = "allowed"
 
+    takes_positions: ClassVar[tuple[Positions, ...]] = ("learned", "relative", "alibi", "none")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, "n_labels")
-
-    @classmethod
-    def _positions(cls) -> tuple[Positions, ...]:
-        return ("learned", "relative", "alibi", "none")
 
     @property
     def actions(self) -> ActionIds:
@@ -94,14 +86,12 @@ class PlmMaskConfig(PlmConfig):
     In each layer, one of two heads sees the innermost open constituent, the other everything before it.
     """
 
+    takes_positions: ClassVar[tuple[Positions, ...]] = ("learned", "none")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads < 2:
             raise bad_config(f"two heads look at constituents: heads must be at least 2, not {self.heads}")
-
-    @classmethod
-    def _positions(cls) -> tuple[Positions, ...]:
-        return ("learned", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +101,8 @@ class TransformerGrammarConfig(PlmConfig):
     Positions see the stack, and relative positions are differences of depth.
     """
 
-    @classmethod
-    def _positions(cls) -> tuple[Positions, ...]:
-        return ("relative",)
-
-    @property
-    def relative_to(self) -> Literal["places", "depths"]:
-        """See :attr:`TransformerConfig.relative_to`."""
-        return "depths"
+    relative_to: ClassVar[Literal["places", "depths"]] = "depths"
+    takes_positions: ClassVar[tuple[Positions, ...]] = ("relative",)
 
     @property
     def actions(self) -> ActionIds:
@@ -140,17 +124,14 @@ class DependencyGrammarConfig(ActionModelConfig):
     max_open: int = 100
     lift: bool = False
 
+    relative_to: ClassVar[Literal["places", "depths"]] = "depths"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize != "allowed":
             raise bad_config(
                 f"a dependency grammar normalises over allowed actions, not with normalize {self.normalize!r}"
             )
-
-    @property
-    def relative_to(self) -> Literal["places", "depths"]:
-        """See :attr:`TransformerConfig.relative_to`."""
-        return "depths"
 
     @property
     def actions(self) -> ArcIds:

@@ -22,14 +22,14 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.kernels.dropout import multipliers, random_levels
 from pdtools.models.kernels.native_attention import AttentionKernel, Tensors, type_in_c
 from pdtools.models.kernels.self_test import agrees, dropped_twice, with_gradients
-from pdtools.models.kernels.terms import FORMS, Terms, all_but
+from pdtools.models.kernels.terms import FORMS, Terms
 
 # Forms of terms that are computed here by torch.
-TAKES = all_but("apart", "graph_table", "graph")
+TAKES = tuple(name for name in FORMS if name not in ("apart", "graph_table", "graph"))
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
 # Forms that are computed in C. A query sees all keys before it, or by openers.
-TAKES_IN_C = all_but("seen", "apart")
+TAKES_IN_C = tuple(name for name in FORMS if name not in ("seen", "apart"))
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17

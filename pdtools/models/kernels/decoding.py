@@ -9,16 +9,16 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.native import OPTIONS, native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees
-from pdtools.models.kernels.terms import Terms, all_but
+from pdtools.models.kernels.terms import FORMS, Terms
 
 # Multiplications that are worth a thread of their own: a third of a millisecond.
 _WORTH_A_THREAD = 1 << 21
@@ -32,7 +32,7 @@ LOGIT_CELLS = 1 << 26
 LOGIT_CELLS_CPU = 1 << 20
 
 # Forms of terms that are computed here.
-TAKES = all_but("innermost")
+TAKES = tuple(name for name in FORMS if name != "innermost")
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
 # ``attention`` in decoding.c, in its order.
@@ -53,7 +53,7 @@ class _Arguments(ctypes.Structure):
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled functions for float32 or float64; None if unavailable."""
     functions = ("attend", "multiply", "normalise")
-    return native_library(__package__, "decoding", functions, *options_for(dtype))
+    return native_library(__package__, "decoding", functions, *OPTIONS[dtype])
 
 
 def decodes_in_c(*tensors: Tensor) -> bool:
@@ -218,38 +218,34 @@ def _works(dtype: torch.dtype) -> bool:
     heads, n, d_head, depths = 2, 7, 36, 3  # some whole vectors and a rest, of keys and of their values
 
     def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=random, dtype=dtype)
-
-        def some(dtype: torch.dtype, most: int, *shape: int) -> Tensor:
-            return torch.randint(most, shape, generator=random, dtype=dtype)
-
+        normal = partial(torch.randn, generator=random, dtype=dtype)
+        some = partial(torch.randint, generator=random)
         q, values, entries = (
             normal(2, heads, d_head),
             normal(9, 2 * heads * d_head),
-            some(torch.int64, 9, 2, n),
+            some(9, (2, n), dtype=torch.int64),
         )
         terms = Terms(
             content_bias=normal(heads, 1, d_head),
             position_bias=normal(heads, 1, d_head),
             distance=normal(heads, n, d_head),
             table=normal(heads, depths, d_head),
-            tape=some(torch.uint8, depths, 2, 1, n),
+            tape=some(depths, (2, 1, n), dtype=torch.uint8),
             slopes=normal(heads),
-            open=some(torch.int16, 4, 2, 1, n),
+            open=some(4, (2, 1, n), dtype=torch.int16),
             alibi=normal(heads),
         )
         apart = Terms(
             content_bias=terms.content_bias,
             position_bias=terms.position_bias,
             distance=normal(heads, depths, d_head),
-            apart=some(torch.int16, depths, 2, 1, n),
+            apart=some(depths, (2, 1, n), dtype=torch.int16),
             seen=torch.tensor([[[0, 1, 1, 0, 1, 0, 0]], [[0, 0, 0, 0, 0, 0, 1]]], dtype=torch.bool),
         )
         graph = Terms(
             content_bias=terms.content_bias,
             graph_table=normal(heads, depths, d_head),
-            graph=some(torch.int16, depths, 2, 3, 1, n),
+            graph=some(depths, (2, 3, 1, n), dtype=torch.int16),
         )
         for given in (terms, terms._replace(table=normal(1, depths, d_head)), apart, graph, Terms()):
             yield attend_to_entries(q, values, entries, given), _plainly(q, values, entries, given)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.native import OPTIONS, native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees, with_gradients
 
 # Logits that are made at a time on a CPU: as many as stay in its cache until they are used, but of no fewer
@@ -193,7 +193,7 @@ def native_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _library() -> ctypes.CDLL | None:
-    return native_library(__package__, "cross_entropy", ("cross_entropy",), *options_for(torch.float32))
+    return native_library(__package__, "cross_entropy", ("cross_entropy",), *OPTIONS[torch.float32])
 
 
 @cache

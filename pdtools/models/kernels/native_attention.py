@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.native import OPTIONS, native_library, share_among_threads
 
 Tensors = Mapping[str, Tensor | None]
 
@@ -44,7 +44,7 @@ class AttentionKernel:
 
     def library(self, dtype: torch.dtype) -> ctypes.CDLL | None:
         """Return the compiled functions for float32 or float64; None if they cannot be compiled."""
-        return native_library(__package__, self.name, ("forward", "backward"), *options_for(dtype))
+        return native_library(__package__, self.name, ("forward", "backward"), *OPTIONS[dtype])
 
     def __call__(self, inputs: Tensors, dropout: float) -> Tensor:
         """Compute attention, (B, H, N, d_head), from inputs that are all float32 or all float64.

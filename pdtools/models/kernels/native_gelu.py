@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.native import OPTIONS, native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees, with_gradients
 
 _WORTH_A_THREAD = 1 << 19  # numbers, a third of a millisecond
@@ -53,7 +53,7 @@ def _call(name: str, *given: Tensor) -> Tensor:
 
 
 def _library() -> ctypes.CDLL | None:
-    return native_library(__package__, "gelu", ("gelu", "gelu_backward"), *options_for(torch.float32))
+    return native_library(__package__, "gelu", ("gelu", "gelu_backward"), *OPTIONS[torch.float32])
 
 
 @cache

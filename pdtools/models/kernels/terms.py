@@ -97,8 +97,3 @@ FORMS = {
     "graph_table": TermForm(None, learned=True),
     "graph": TermForm("B3NN", torch.uint8),
 }
-
-
-def all_but(*names: str) -> tuple[str, ...]:
-    """The names of all terms, in order, except some."""
-    return tuple(name for name in FORMS if name not in names)

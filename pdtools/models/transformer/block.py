@@ -199,7 +199,8 @@ class TwoSidedPositions(RelativePositions):
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 0, …, 1 - keys: (H, 2 K - 1, d_head)."""
-        return self._vectors(torch.arange(keys - 1, -keys, -1, device=self.distance_map.weight.device))
+        distances = torch.arange(keys - 1, -keys, -1, device=self.distance_map.weight.device)
+        return self._mapped(sinusoids_of(distances, self.d_model, self.timescale))
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         keys = k.shape[2]
@@ -225,13 +226,14 @@ class TiltedLinearPositions(LinearPositions):
 
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """Return the score terms by which each layer knows positions."""
+    dropout = config.input_dropout if config.drops_positions else 0.0
     if config.positions == "relative" and config.relative_to == "depths":
-        return [DepthPositions(config.d_model, config.heads, dropout=config.position_dropout)]
+        return [DepthPositions(config.d_model, config.heads, dropout=dropout)]
     if config.positions == "relative":
         is_masked = config.objective == "masked"
         relative = TwoSidedPositions if is_masked else RelativePositions
         if not config.as_released:
-            dropout, biases = config.position_dropout, config.position_biases
+            biases = config.position_biases
             return [relative(config.d_model, config.heads, dropout=dropout, biases=biases)]
         nearest = 0 if is_masked else 1
         scale = config.sincos_timescale

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pdtools.models.base import Layout, Objective, bad_config, check_at_least, check_fields
 from pdtools.models.derivations import DerivationKind, StringKind
@@ -106,6 +106,11 @@ class TransformerConfig:
     regression: bool = False
     as_released: bool = False
 
+    relative_to: ClassVar[Literal["places", "depths"]] = "places"
+    """The quantity that relative positions are differences of."""
+    drops_positions: ClassVar[bool] = False
+    """True: ``input_dropout`` is on the sinusoids of relative positions too."""
+
     def __post_init__(self) -> None:
         check_at_least(self, 1, "vocab_size", "layers", "d_model", "heads", "d_ff", "max_length")
         check_fields(self)
@@ -158,16 +163,6 @@ class TransformerConfig:
             raise bad_config("treereg_layer is for causal models without tapes or actions, nor as_released")
         if self.regression and self.layout != "window":
             raise bad_config("regression is for models of windows, which prompts are")
-
-    @property
-    def relative_to(self) -> Literal["places", "depths"]:
-        """The quantity that relative positions are differences of."""
-        return "places"
-
-    @property
-    def position_dropout(self) -> float:
-        """The dropout of relative positions' sinusoids."""
-        return 0.0
 
     @property
     def n_inputs(self) -> int:

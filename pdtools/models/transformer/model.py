@@ -72,8 +72,6 @@ class TransformerLM(LanguageModel):
     ) -> None:
         super().__init__(config)
         extra_terms = extra_terms or {}
-        if config.predicts_roots:
-            self.end_id = config.root_id
         self.depths = depths
         # Functions of the tape besides depths, for terms and the head.
         self.reads = dict(StackDistances.reads) if head_distances else {}
@@ -118,9 +116,12 @@ class TransformerLM(LanguageModel):
         )
         self.output_bias = nn.Parameter(torch.zeros(config.n_inputs)) if config.output_bias else None
         never = None
-        if config.layout == "window" and not config.predicts_roots:
-            never = torch.zeros(config.n_inputs)
-            never[[config.pad_id, config.root_id, config.eos_id]] = -torch.inf
+        if config.layout == "window":
+            if config.predicts_roots:
+                self.end_id = config.root_id
+            else:
+                never = torch.zeros(config.n_inputs)
+                never[[config.pad_id, config.root_id, config.eos_id]] = -torch.inf
         self.register_buffer("_never", never, persistent=False)
         self.head: AttachmentHead | ReleasedHead | None = None
         if config.attachment_head and config.head_form == "released":
@@ -158,11 +159,12 @@ class TransformerLM(LanguageModel):
     @property
     def initializer(self) -> Callable[[nn.Module], None]:
         """The function that gives a module its first weights."""
-        return {
+        known: dict[str, Callable[[nn.Module], None]] = {
             "fan-in": initialize_by_fan_in,
             "depth-scaled": partial(initialize_by_depth, layers=self.config.layers),
             "released": initialize_as_released,
-        }.get(self.config.initialization, initialize)
+        }
+        return known.get(self.config.initialization, initialize)
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
         """See :meth:`LanguageModel.head_parameters`."""

@@ -177,13 +177,11 @@ class RelativePositions(ScoreTerm):
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 1, 0: (H, K, d_head)."""
-        return self._vectors(torch.arange(keys - 1, -1, -1, device=self.distance_map.weight.device))
-
-    def _vectors(self, distances: Tensor) -> Tensor:
-        """W_R R of distances (K): (H, K, d_head)."""
-        return self._mapped(sinusoids_of(distances + self.nearest, self.d_model, self.timescale))
+        distances = torch.arange(keys - 1, -1, -1, device=self.distance_map.weight.device) + self.nearest
+        return self._mapped(sinusoids_of(distances, self.d_model, self.timescale))
 
     def _mapped(self, sinusoids: Tensor) -> Tensor:
+        """W_R R of sinusoids of distances (K, D): (H, K, d_head)."""
         sinusoids = sinusoids.to(self.distance_map.weight.dtype)
         r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))  # (K, D)
         return r.view(len(sinusoids), len(self.content_bias), -1).transpose(0, 1)

@@ -40,7 +40,6 @@ from pdtools.search.batches import (
     MOST_ROWS,
     Level,
     SortedStrings,
-    check_memory,
     entries_that_fit,
     explained_memory_errors,
 )
@@ -141,9 +140,7 @@ def beam_search(
         token_ids = [np.append(ids, np.int32(model.final_id)) for ids in token_ids]
     widths = kind.widths(search.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
-    if widths:
-        check_memory(model, len(widths), sum(widths))
-    most_entries = entries_that_fit(model, max(1, len(widths)))
+    most_entries = entries_that_fit(model, max(1, len(widths)), sum(widths))
     most_strings = max_batch or max(1, MOST_ROWS // search.width)
     wanted = _Wanted(
         margin=search.margin,
@@ -518,9 +515,12 @@ class _Batch:
         joint = (self.score[:, None] + chosen.double()).masked_fill(~legal, -torch.inf)  # (R, C)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
         margin, commit = self.wanted.margin, self.wanted.commit
+        # A prefix has one choice after end-of-sentence, if that is read.
+        is_end = level.tokens[level.going] == self.model.eos_id
+        reads_end = self.model.final_id >= 0 and bool(is_end.any())
         if self.wanted.draw is not None:
             joint, place, rows = self._drawn(joint, k, level)
-        elif margin is None and self.regular and not self.windows and not self._reads_end(level):
+        elif margin is None and self.regular and not self.windows and not reads_end:
             place, rows = self._best(joint, self.widths[k])
         else:
             taken = self.made.followed(legal, of_rows)
@@ -561,11 +561,6 @@ class _Batch:
             rows.padded(self.token_logprobs[parent], 0.0),
             by_choice / by_choice.sum(1, keepdim=True),
         )
-
-    def _reads_end(self, level: Level) -> bool:
-        """Return whether end-of-sentence is read after some prefix, which has one choice then."""
-        is_read = self.model.final_id >= 0
-        return is_read and bool((level.tokens[level.going] == self.model.eos_id).any())
 
     def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
         """Reduce values of extensions (R, C) to values of prefixes (p,)."""

@@ -17,7 +17,7 @@ import pytest
 from printed_tables import percent, tables
 
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.record import SCORED_33, circuit_of
+from pdtools.evaluation.sg.record import CIRCUIT_OF, OTHER, SCORED_33
 
 Truth = tuple[bool, float]
 """Whether a formula holds, and by how much."""
@@ -571,7 +571,7 @@ def test_any_results_of_items_have_the_scores_of_their_runs(seed: int, tmp_path:
         counted = {s: v for s, v in by_suite.items() if s not in NOT_IN_THE_SCORE and v is not None}
         circuits: dict[str, list[float]] = {}
         for s, value in counted.items():
-            circuits.setdefault(circuit_of(s), []).append(value)
+            circuits.setdefault(CIRCUIT_OF.get(s, OTHER), []).append(value)
         by_circuit = {c: mean(of) for c, of in sorted(circuits.items())}
         paper = [by_suite.get(s) for s in SCORED_33 if s not in NOT_IN_THE_SCORE]
         deeper = [by_suite.get(s) for s in SCORED_33]

@@ -256,7 +256,7 @@ def test_a_lack_of_memory_is_one_line(
     import torch
 
     def lacking(wanted: Callable[[], object]) -> None:
-        monkeypatch.setattr(main, "_all_commands", lambda: lambda *arguments, **options: wanted())
+        monkeypatch.setattr(main, "_commands", lambda *arguments, **options: wanted())
         assert main.run(["show"]) == 1
         message = capsys.readouterr().err
         assert message.startswith("pdtools: not enough memory: compute less at a time")
@@ -270,7 +270,7 @@ def test_a_lack_of_memory_is_one_line(
     def broken() -> None:
         raise RuntimeError("another error")
 
-    monkeypatch.setattr(main, "_all_commands", lambda: lambda *arguments, **options: broken())
+    monkeypatch.setattr(main, "_commands", lambda *arguments, **options: broken())
     with pytest.raises(RuntimeError, match="another error"):
         main.run(["show"])
 

@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
 from pdtools.search.options import SearchOptions
-from pdtools.search.scores import dropped_share
+from pdtools.search.scores import SearchResult
 
 CATALAN = [1, 1, 2, 5, 14, 42]
 
@@ -362,5 +362,8 @@ def test_prefixes_that_no_hypothesis_has_make_room_for_others() -> None:
 
 @pytest.mark.parametrize("log_share_kept", [0.0, -0.0, 1e-16, -1e-300, 3e-9])
 def test_nothing_dropped_is_no_negative_number(log_share_kept: float) -> None:
-    assert f"{dropped_share(log_share_kept):.3g}" in ("0", "1e-300")
-    assert dropped_share(np.log(0.75)) == pytest.approx(0.25)
+    def dropped(log_share: float) -> float:
+        return SearchResult(np.zeros(2), (), (), log_share).dropped
+
+    assert f"{dropped(log_share_kept):.3g}" in ("0", "1e-300")
+    assert dropped(np.log(0.75)) == pytest.approx(0.25)

@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.kernels.native import OPTIONS, native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.recurrent.stacks.base import Stack, StackCarry
 from pdtools.models.recurrent.stacks.nondeterministic_run import (
@@ -76,7 +76,7 @@ def row_room(numbers: int) -> int:
 
 def stack_library() -> ctypes.CDLL | None:
     """Return the compiled functions; None if they cannot be compiled."""
-    return native_library(__package__, "nondeterministic_stack", FUNCTIONS, *options_for(torch.float32))
+    return native_library(__package__, "nondeterministic_stack", FUNCTIONS, *OPTIONS[torch.float32])
 
 
 class NativeNondeterministicRun(NondeterministicRun):
