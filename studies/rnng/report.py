@@ -10,23 +10,27 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.results import RESULTS
 from pdtools.files import read_json
 from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics
 
 MODELS = {"base": "base LM", "pushdown": "Pushdown LM", "tg": "TG", "rnng": "RNNG"}
-# Key, heading, evaluation and score, scale, decimals.
-MEASURES = {
-    "perplexity": ("perplexity", "ppl", "ppl_word_marginal", 1, 1),
-    "sg": ("SG (%)", "sg", "sg_31", 100, 1),
-    "labelled": ("labelled F1", "labelled", "f1", 1, 1),
-    "unlabeled": ("unlabeled F1, binarized", "unlabeled", "f1", 1, 1),
-    "given": ("perplexity, given trees", "ppl", "ppl_word_given_trees", 1, 1),
+# Of each measure its heading, the evaluation and where its results have it, scale and decimals.
+MEASURES: Mapping[str, tuple[str, str, tuple[str, ...], float, int]] = {
+    "perplexity": ("perplexity", "ppl", ("ppl_word_marginal",), 1, 1),
+    "given": ("given trees", "ppl", ("ppl_word_given_trees",), 1, 1),
+    "sg": ("SG (%)", "sg", ("sg_31",), 100, 1),
+    "margin": ("SG margin, bits", "sg", ("margin_bits", "overall"), 1, 2),
+    "labelled": ("labelled F1", "labelled", ("f1",), 1, 1),
+    "unlabeled": ("unlabeled F1, binarized", "unlabeled", ("f1",), 1, 1),
 }
 CONSTRUCTIONS = {
     "NPS_AMB - NPS_UAMB": "NP/S garden path",
@@ -38,7 +42,7 @@ CONSTRUCTIONS = {
     "UNAGREE - AGREE": "wrong agreement",
 }
 PUBLISHED = "rnng"
-SEEDS = ("1", "2")
+RUNS = 8
 
 Scores = Mapping[str, Any]
 
@@ -56,13 +60,12 @@ def gathered(folder: Path) -> dict[str, Any]:
     for model in MODELS:
         for results in sorted((folder / "results").glob(f"{model}-[0-9]*")):
             run: dict[str, Any] = {}
-            for key, (_, evaluation, name, *_) in MEASURES.items():
-                file = results / evaluation / "results.json"
-                if file.exists():
-                    run[key] = read_json(file)["scores"][name]
+            for key, (_, evaluation, path, *_) in MEASURES.items():
+                if (results / evaluation / RESULTS).exists():
+                    scores = read_json(results / evaluation / RESULTS)["scores"]
+                    run[key] = reduce(getitem, path, scores)
                     if key == "sg":
-                        run["circuits"] = read_json(file)["scores"]["by_circuit"]
-                        run["margin"] = read_json(file)["scores"]["margin_bits"]["overall"]
+                        run["circuits"] = scores["by_circuit"]
             if (results / "sap.csv").exists():
                 for name, of, bits in constructions(results / "sap.csv"):
                     (document["published"] if of == PUBLISHED else run.setdefault("sap", {}))[name] = bits
@@ -84,7 +87,7 @@ def values(scores: Scores, model: str, key: str) -> list[float]:
     runs = scores["runs"].get(model, {}).values()
     if key in CONSTRUCTIONS:
         return [run["sap"][key]["bits"] for run in runs if key in run.get("sap", {})]
-    scale = MEASURES[key][3]
+    *_, scale, _ = MEASURES[key]
     return [scale * run[key] for run in runs if run.get(key) is not None]
 
 
@@ -99,7 +102,6 @@ def table(scores: Scores) -> str:
     rows = [["", *(heading for heading, *_ in MEASURES.values())], ["---"] * (len(MEASURES) + 1)]
     for model, label in MODELS.items():
         cells = [cell(values(scores, model, key), decimals) for key, (*_, decimals) in MEASURES.items()]
-        cells[3] = cells[3] if model != "base" else ""
         rows.append([label, *cells])
     return markdown_table(rows)
 
@@ -115,13 +117,13 @@ def sap(scores: Scores) -> str:
     return markdown_table(rows)
 
 
-def relation(scores: Scores, key: str, model: str = "rnng") -> str:
-    """Where a model stands beside the others in a measure: above, below, or not told apart."""
-    of_it = values(scores, model, key)
+def relation(scores: Scores, key: str) -> str:
+    """Where RNNG stands beside the others in a measure: above, below, or not told apart."""
+    of_it = values(scores, "rnng", key)
     found: dict[str, list[str]] = {}
     for other, label in MODELS.items():
         theirs = values(scores, other, key)
-        if other == model or not (of_it and theirs):
+        if other == "rnng" or not (of_it and theirs):
             continue
         where = "not told apart from"
         if min(of_it) > max(theirs):
@@ -130,24 +132,27 @@ def relation(scores: Scores, key: str, model: str = "rnng") -> str:
             where = "below"
         found.setdefault(where, []).append(label if label.isupper() else f"the {label}")
     parts = [f"{where} {' and '.join(labels)}" for where, labels in found.items()]
-    return ", ".join(parts) or "not scored yet"
+    return ", ".join(parts)
 
 
-def scored(scores: Scores) -> str:
-    """The number of runs with every primary measure."""
-    whole = [
-        run for runs in scores["runs"].values() for run in runs.values() if {"perplexity", "sg"} <= run.keys()
-    ]
-    return f"{len(whole)} of {len(MODELS) * len(SEEDS)}"
+def finding(scores: Scores) -> str:
+    """Sentences: how many runs have every primary measure, and where RNNG stands."""
+    runs = [run for of_model in scores["runs"].values() for run in of_model.values()]
+    whole = sum({"perplexity", "sg"} <= run.keys() for run in runs)
+    sentences = [] if whole == RUNS else [f"So far {whole} of {RUNS} runs are scored."]
+    names = {
+        "perplexity": "perplexity",
+        "sg": "SG score",
+        "labelled": "labelled F1",
+        "unlabeled": "unlabeled F1",
+    }
+    for key, name in names.items():
+        if (found := values(scores, "rnng", key)) and (where := relation(scores, key)):
+            sentences.append(f"The RNNG's {name} is {mean(found):,.1f}, {where}.")
+    return " ".join(sentences)
 
 
-def number(scores: Scores, model: str, key: str) -> str:
-    """A mean over seeds."""
-    found = values(scores, model, key)
-    return f"{mean(found):,.1f}" if found else "(not scored yet)"
-
-
-PASSAGES = {"table": table, "sap": sap, "relation": relation, "scored": scored, "number": number}
+PASSAGES = {"table": table, "sap": sap, "finding": finding}
 
 if __name__ == "__main__":
     try:
