@@ -152,7 +152,13 @@ def finding(scores: Scores) -> str:
     return " ".join(sentences)
 
 
-PASSAGES = {"table": table, "sap": sap, "finding": finding}
+def rates(scores: Scores) -> str:
+    """The validation losses of the tries of RNNG's rate, from the lowest rate to the highest."""
+    tries = sorted(scores["rates"].items(), key=lambda item: float(item[0]))
+    return ", ".join(f"{loss:.2f} at {rate}" for rate, loss in tries)
+
+
+PASSAGES = {"rates": rates, "table": table, "sap": sap, "finding": finding}
 
 if __name__ == "__main__":
     try:
