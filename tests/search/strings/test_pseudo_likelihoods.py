@@ -251,7 +251,9 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().err
     assert "no score that" in said
     assert "ppl: pseudo-log-likelihoods: original and none (probabilities)\n" in said
-    called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs")
+    for form in ([], ["--latex", "--overwrite"]):
+        printed = called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs", *form)
+        assert "BLiMP (pseudo) (percent)" in printed
     assert (
         run(["eval-blimp", str(pairs), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-pairs")]) == 0
     )
