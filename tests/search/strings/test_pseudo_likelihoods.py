@@ -187,6 +187,32 @@ def found(model: Any) -> Any:
     return find_model(str(model)).folder
 
 
+@pytest.mark.parametrize("kind", ["subwords", "words", "byte-level, trimmed"])
+def test_odd_texts(kind: str, tmp_path: Path) -> None:
+    """What is no text has no score; Chinese without blanks is one word of the text, and several tokens."""
+    model = load_model(save_masked(tmp_path / "model", kind))
+    assert list(model.score(["", "\u3000", "a [MASK] dog", "\ud800 a"])) == [
+        Unscorable("", "no words"),
+        Unscorable("\u3000", "no words"),
+        Unscorable("a [MASK] dog", "[MASK] in it is a mask to the model, not text"),
+        Unscorable("\ud800 a", "half of a surrogate pair in it is no text"),
+    ]
+    texts = ["\u6211\u559c\u6b22\u72d7", "[CLS] NA dog", "a\u200bb\0 ."]
+    for pll in get_args(Pll):
+        for text, score in zip(texts, load_model(tmp_path / "model", pll=pll).score(texts), strict=True):
+            assert isinstance(score, SentenceScore)
+            assert score.logprobs.tolist() == near(plainly(tmp_path / "model", text, pll))
+            assert {*score.words} == {*range(len(text.split()))}
+    if kind == "subwords":
+        nothing = Unscorable("\u0301", "the tokenizer finds no tokens in it")
+        assert list(model.score(["\u0301"])) == [nothing]
+
+
+def test_a_prefix_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="half of a surrogate pair"):
+        load_model(save_gpt2(tmp_path / "gpt2", TEXTS)).following("a \ud800")
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_masked(tmp_path_factory.mktemp("hf") / "bert", "subwords")
