@@ -147,6 +147,29 @@ def test_the_longest_text(model: str, most: int | None, tmp_path: Path) -> None:
     assert long.reason == f"longer than the model: {most + 1} tokens, at most {most}"
 
 
+def test_all_tokens_around_a_text_are_read(tmp_path: Path) -> None:
+    from tokenizers import processors
+
+    folder = save_masked(tmp_path / "model", "subwords")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ends = [(name, tokenizer.convert_tokens_to_ids(name)) for name in ("[CLS]", "[SEP]")]
+    around = "[SEP] [CLS] $A [SEP] [CLS]"
+    processor = processors.TemplateProcessing(single=around, special_tokens=ends)
+    tokenizer.backend_tokenizer.post_processor = processor
+    tokenizer.save_pretrained(folder)
+    (score,) = load_model(folder, pll="original").score(["The dog barks."])
+    ids = tokenizer("The dog barks.")["input_ids"]
+    network = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    expected = []
+    for place in range(2, len(ids) - 2):
+        masked = [tokenizer.mask_token_id if k == place else each for k, each in enumerate(ids)]
+        with torch.no_grad():
+            logits = network(torch.tensor([masked])).logits[0, place]
+        expected.append(float(logits.double().log_softmax(0)[ids[place]]))
+    assert isinstance(score, SentenceScore)
+    assert score.logprobs.tolist() == near(expected)
+
+
 @pytest.mark.parametrize("n_words", [5, 6, 7])
 def test_a_context_is_cut_to_what_the_model_reads(n_words: int, tmp_path: Path) -> None:
     """Of 20 positions two are [CLS] and [SEP]; a context has whole sentences, of six tokens each."""
