@@ -14,7 +14,7 @@ from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.tables import Cell, decimals, percent, print_note, print_table
-from pdtools.search.scores import is_pseudo
+from pdtools.search.scores import is_pseudo, marked
 
 _ALPHA = 0.05  # below it differences are called significant
 _COUNTS = ("items", "scored", "ties")
@@ -51,7 +51,8 @@ def print_scores(results: Results) -> None:
     rows: list[tuple[Cell, ...]] = [
         (label, value, ", ".join(over)) for label, (value, over) in record.main_scores(document).items()
     ]
-    print_table([record.title, "score", "over"], rows)
+    title = marked(record.title, pseudo=is_pseudo(results.settings))
+    print_table([title, "score", "over"], rows)
 
 
 def print_parse(results: Results) -> None:
@@ -190,7 +191,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
         if name != "overall"
     ]
     columns = ["accuracy", *_COUNTS]
-    print_table([f"{record.title} (percent)", *columns], rows)
+    title = marked(record.title, pseudo=is_pseudo(results.settings))
+    print_table([f"{title} (percent)", *columns], rows)
     if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
         print_note(f"mean margin: {margin:+.3f} bits")
     named = [

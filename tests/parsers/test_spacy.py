@@ -115,17 +115,45 @@ def test_the_command_writes_trees_and_arcs(
         assert lines == theirs.read_text(encoding="utf-8").splitlines()
 
 
-def test_text_to_a_model_of_arcs(pipeline: Path, tmp_path: Path) -> None:
-    """From a text file: spaCy's arcs, shards, a few steps of GiLT."""
+@pytest.mark.parametrize(
+    ("model", "tape", "settings", "found"),
+    [
+        ("gilt", ["--tape", "none"], [], "ppl_token_given_trees"),
+        ("dtg", [], ["--set", "config.lift=true"], "ppl_token_joint"),
+    ],
+)
+def test_text_to_a_model_of_arcs(
+    model: str,
+    tape: list[str],
+    settings: list[str],
+    found: str,
+    pipeline: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From a text file: spaCy's arcs, shards, a few steps of a model. DTG lifts crossing arcs."""
     (tmp_path / "text.txt").write_text("".join(f"{text}\n" for text in TEXTS * 20), encoding="utf-8")
     trees, shards, out = (str(tmp_path / name) for name in ("t.trees", "shards", "run"))
     for arguments in (
         ["parse", str(tmp_path / "text.txt"), "--parser", "spacy", "--model", str(pipeline), "-o", trees],
-        ["tapes", trees, "--tokenizer", "word", "--tape", "none", "-o", shards],
-        ["train", shards, "--valid", shards, "--model", "gilt", "--set", "train.steps=2", "-o", out],
-        ["eval-ppl", shards, "--model", out, "--no-marginal"],
+        ["tapes", trees, "--tokenizer", "word", *tape, "-o", shards],
+        [
+            "train",
+            shards,
+            "--valid",
+            shards,
+            "--model",
+            model,
+            "--set",
+            "train.steps=2",
+            *settings,
+            "-o",
+            out,
+        ],
+        ["eval-ppl", shards, "--model", out, "--beam", "5", "--json"],
     ):
         assert run([*arguments, "-q"]) == 0, arguments
+    assert json.loads(capsys.readouterr().out)["scores"][found] > 1
 
 
 def test_words_and_sentences_by_spacy(
@@ -149,6 +177,11 @@ def test_words_and_sentences_by_spacy(
     assert [word for each in several[0] for word in each.words] == words[0]
     assert several[1] == []
     assert several[2][0].spelled == "dogs bark"
+    for sentences in (True, False):
+        ((after_blanks, *_),) = load_splitter("spacy", str(pipeline), sentences=sentences).split(
+            ["  dogs bark"]
+        )
+        assert (after_blanks.start, after_blanks.words[0]) == (2, "dogs")
 
 
 def test_what_cannot_be_loaded_is_one_line(

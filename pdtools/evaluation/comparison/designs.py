@@ -210,6 +210,12 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
     values, uneven = _values(rows, design, models, places, items)
     if uneven:
         notes.append(uneven)
+    slopes = _slopes(sheets, models)
+    if slopes is None and any(MILLISECONDS[0] in sheet.columns for sheet in sheets):
+        needed = ", ".join(MILLISECONDS)
+        notes.append(
+            f"no milliseconds: not all models have {needed}, as pdtools surprisal --slopes writes them"
+        )
     return Measured(
         file=file,
         rows=rows,
@@ -221,7 +227,7 @@ def measured(sheets: Sequence[Sheet], factors: str | None = None) -> Measured:
         labels=_labels(rows),
         values=values,
         notes=notes,
-        slopes=_slopes(sheets, models),
+        slopes=slopes,
     )
 
 

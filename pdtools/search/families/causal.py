@@ -13,7 +13,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import widest_float
 from pdtools.search.batches import SortedStrings, explained_memory_errors, in_batches
 from pdtools.search.contexts import read_in_windows
-from pdtools.search.families.huggingface import EncodedText, HuggingFaceFamily, explained_errors
+from pdtools.search.families.huggingface import SURROGATES, EncodedText, HuggingFaceFamily, explained_errors
 from pdtools.search.next_tokens import as_measures, summaries
 from pdtools.search.options import Context
 from pdtools.search.scores import Measure, NextTokens, SentenceScore, asks_for_distributions
@@ -92,6 +92,8 @@ class CausalFamily(HuggingFaceFamily):
 
     def following(self, text: str) -> NDArray[np.float64]:
         """See :meth:`Family.following`."""
+        if SURROGATES.search(text):
+            raise PdtoolsError("half of a surrogate pair in it is no text")
         _, ids, *_ = self._tokens(split_text_words(text))
         row = np.array([*self._before, *ids], dtype=np.int32)
         if not len(row):

@@ -29,6 +29,7 @@ _BLANKS = ("Ġ", "▁")
 # Without the second option transformers may ask on the terminal whether to run a folder's code.
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _DIGITS = re.compile(r"\d+")
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @contextlib.contextmanager
@@ -240,9 +241,13 @@ class HuggingFaceFamily(Family):
         text = sentence.text
         if not sentence.words:
             return Unscorable(text, "no words")
+        if SURROGATES.search(text):
+            return Unscorable(text, "half of a surrogate pair in it is no text")
         before, ids, spans, pieces = self._tokens(sentence)
         length = len(self._before) + len(before) + len(ids) + len(self._after)
-        if not ids or length < 2:
+        if not ids:
+            return Unscorable(text, "the tokenizer finds no tokens in it")
+        if length < 2:
             return Unscorable(text, "one token, and no BOS before it")
         if not any_length and self._window is not None and length > self._window:
             return Unscorable(text, f"longer than the model: {length} tokens, at most {self._window}")

@@ -14,7 +14,7 @@ from pdtools.jobs.devices import widest_float
 from pdtools.search.batches import in_batches
 from pdtools.search.families.huggingface import EncodedText, HuggingFaceFamily
 from pdtools.search.options import Context, Pll
-from pdtools.search.scores import Measure, SentenceScore
+from pdtools.search.scores import Measure, SentenceScore, Unscorable
 
 PSEUDO = "scores are pseudo-log-likelihoods ({}): sums of them are no log-probabilities"
 Mask = NDArray[np.bool_]
@@ -79,8 +79,13 @@ class MaskedFamily(HuggingFaceFamily):
         self.settings |= {"kind": "masked", "pll": pll, "warning": PSEUDO.format(pll)}
 
     def encode(self, sentence: Any, *, any_length: bool = False) -> Any:
-        """See :meth:`Family.encode`. A longer text is never scored in windows."""
-        return super().encode(sentence)
+        """See :meth:`Family.encode`. A longer text is never scored in windows, nor one with a mask in it."""
+        found = super().encode(sentence)
+        if isinstance(found, EncodedText) and self._tokenizer.mask_token_id in found.ids:
+            return Unscorable(
+                found.text, f"{self._tokenizer.mask_token} in it is a mask to the model, not text"
+            )
+        return found
 
     def score(self, window: Sequence[EncodedText]) -> Iterator[SentenceScore]:
         """See :meth:`Family.score`."""

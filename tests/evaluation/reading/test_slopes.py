@@ -340,4 +340,10 @@ def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.Cap
     )
     frame.drop(columns="ms_high").to_csv(tmp_path / "t.csv", index=False)
     assert run(given) == 0
-    assert "ms 95%" not in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "ms 95%" not in out
+    note = (
+        "no milliseconds: not all models have ms, ms_low, ms_high, as pdtools surprisal --slopes writes them"
+    )
+    assert note in " ".join((out + err).split())
+    assert note in stimuli_page([str(tmp_path / "t.csv")], region="2").notes

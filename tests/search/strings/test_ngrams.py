@@ -220,6 +220,12 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
         column = [float(row[-1]) for row in rows]
         assert column == pytest.approx([-value * math.log2(10) for value in logprobs], abs=1e-4)
+    assert run(["surprisal", str(text), "--model", str(path), "--words"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[2] for row in rows] == ["the", "dog", "bark", ".", "</s>"]
+    assert [float(row[-1]) for row in rows] == pytest.approx(
+        [-value * math.log2(10) for value in logprobs], abs=1e-4
+    )
     assert run(["eval-ppl", str(text), "--model", str(path), "--workers", "2"]) == 0
     assert f"{10 ** (-sum(logprobs) / 5):.3f}" in capsys.readouterr().out
     assert run(["inspect", "the dog bark .", "--model", str(path)]) == 0

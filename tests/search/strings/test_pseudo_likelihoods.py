@@ -147,6 +147,29 @@ def test_the_longest_text(model: str, most: int | None, tmp_path: Path) -> None:
     assert long.reason == f"longer than the model: {most + 1} tokens, at most {most}"
 
 
+def test_all_tokens_around_a_text_are_read(tmp_path: Path) -> None:
+    from tokenizers import processors
+
+    folder = save_masked(tmp_path / "model", "subwords")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ends = [(name, tokenizer.convert_tokens_to_ids(name)) for name in ("[CLS]", "[SEP]")]
+    around = "[SEP] [CLS] $A [SEP] [CLS]"
+    processor = processors.TemplateProcessing(single=around, special_tokens=ends)
+    tokenizer.backend_tokenizer.post_processor = processor
+    tokenizer.save_pretrained(folder)
+    (score,) = load_model(folder, pll="original").score(["The dog barks."])
+    ids = tokenizer("The dog barks.")["input_ids"]
+    network = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    expected = []
+    for place in range(2, len(ids) - 2):
+        masked = [tokenizer.mask_token_id if k == place else each for k, each in enumerate(ids)]
+        with torch.no_grad():
+            logits = network(torch.tensor([masked])).logits[0, place]
+        expected.append(float(logits.double().log_softmax(0)[ids[place]]))
+    assert isinstance(score, SentenceScore)
+    assert score.logprobs.tolist() == near(expected)
+
+
 @pytest.mark.parametrize("n_words", [5, 6, 7])
 def test_a_context_is_cut_to_what_the_model_reads(n_words: int, tmp_path: Path) -> None:
     """Of 20 positions two are [CLS] and [SEP]; a context has whole sentences, of six tokens each."""
@@ -185,6 +208,32 @@ def found(model: Any) -> Any:
     from pdtools.provenance.hub import find_model
 
     return find_model(str(model)).folder
+
+
+@pytest.mark.parametrize("kind", ["subwords", "words", "byte-level, trimmed"])
+def test_odd_texts(kind: str, tmp_path: Path) -> None:
+    """What is no text has no score; Chinese without blanks is one word of the text, and several tokens."""
+    model = load_model(save_masked(tmp_path / "model", kind))
+    assert list(model.score(["", "\u3000", "a [MASK] dog", "\ud800 a"])) == [
+        Unscorable("", "no words"),
+        Unscorable("\u3000", "no words"),
+        Unscorable("a [MASK] dog", "[MASK] in it is a mask to the model, not text"),
+        Unscorable("\ud800 a", "half of a surrogate pair in it is no text"),
+    ]
+    texts = ["\u6211\u559c\u6b22\u72d7", "[CLS] NA dog", "a\u200bb\0 ."]
+    for pll in get_args(Pll):
+        for text, score in zip(texts, load_model(tmp_path / "model", pll=pll).score(texts), strict=True):
+            assert isinstance(score, SentenceScore)
+            assert score.logprobs.tolist() == near(plainly(tmp_path / "model", text, pll))
+            assert {*score.words} == {*range(len(text.split()))}
+    if kind == "subwords":
+        nothing = Unscorable("\u0301", "the tokenizer finds no tokens in it")
+        assert list(model.score(["\u0301"])) == [nothing]
+
+
+def test_a_prefix_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="half of a surrogate pair"):
+        load_model(save_gpt2(tmp_path / "gpt2", TEXTS)).following("a \ud800")
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +300,9 @@ def test_commands_say_pseudo(bert: Path, tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().err
     assert "no score that" in said
     assert "ppl: pseudo-log-likelihoods: original and none (probabilities)\n" in said
-    called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs")
+    for form in ([], ["--latex", "--overwrite"]):
+        printed = called("eval-blimp", pairs, "--model", bert, *options, "-o", tmp_path / "bert-pairs", *form)
+        assert "BLiMP (pseudo) (percent)" in printed
     assert (
         run(["eval-blimp", str(pairs), "--model", "demo-base", "-q", "-o", str(tmp_path / "demo-pairs")]) == 0
     )
