@@ -23,8 +23,14 @@ from pdtools.models.kernels.decoding import blocks_of, multiplies_by_onednn, pro
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.rnng.composition import composition_of, lstm_states
 from pdtools.models.rnng.config import RnngConfig
-from pdtools.models.rnng.stacks import ActionStack, StackBatch
-from pdtools.trees.actions import InOrderIds, action_rows, in_order_actions
+from pdtools.models.rnng.stacks import StackBatch
+from pdtools.trees.actions import (
+    IN_ORDER_NEEDS_WORDS,
+    ActionStack,
+    InOrderIds,
+    action_rows,
+    in_order_actions,
+)
 
 if TYPE_CHECKING:
     from pdtools.shards import ShardSet
@@ -42,7 +48,7 @@ class RnngState(ActionState):
         places: int64 (R, max_open), the index of each open constituent's first element among the entries.
         openers: int64 (R, max_open), the index of its opener.
         corner: int64 (R,), the index of the last word or constituent.
-        chain: int64 (R,), see :class:`pdtools.models.rnng.stacks.ActionStack`.
+        chain: int64 (R,), see :class:`pdtools.trees.actions.ActionStack`.
         memory: vectors (entries, D), and states (entries, 2 layers D).
     """
 
@@ -90,10 +96,7 @@ class RnngLM(ActionLM):
             PdtoolsError: in-order, if tokens do not show where words begin.
         """
         if self.actions.in_order and tokenizer.text_style == "raw":
-            raise PdtoolsError(
-                "tokens of text style raw do not show where words begin, which are first children in model"
-                " rnng-in-order (make the shards with pdtools tapes --text-style ptb)"
-            )
+            raise PdtoolsError(IN_ORDER_NEEDS_WORDS)
         super().use_tokenizer(tokenizer)
 
     # --- given derivations --------------------------------------------------------------------

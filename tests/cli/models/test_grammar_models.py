@@ -223,6 +223,45 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
     assert "innermost" in capsys.readouterr().out
 
 
+def test_rows_are_shown_with_the_stacks_of_rnngs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one.trees").write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
+    tapes = ["tapes", str(tmp_path / "one.trees"), "--min-count", "1", "-q", "-o", str(tmp_path / "rows")]
+    assert run(tapes) == 0
+    found = {}
+    for name in ("rnng", "rnng-in-order"):
+        assert run(["show", str(tmp_path / "rows"), "0", "--actions", name, "--json"]) == 0
+        positions = json.loads(capsys.readouterr().out)["actions"]
+        assert [each["position"] for each in positions] == list(range(len(positions)))
+        found[name] = [(each["action"], each["open"], each["sees"]) for each in positions]
+    assert found["rnng"] == [
+        ("<root>", 0, [0]),
+        ("(S", 1, [0, 1]),
+        ("(NP", 2, [0, 1, 2]),
+        ("the", 2, [0, 1, 2, 3]),
+        ("dog", 2, [0, 1, 2, 3, 4]),
+        (")", 1, [0, 1, 5]),
+        ("(VP", 2, [0, 1, 5, 6]),
+        ("barks", 2, [0, 1, 5, 6, 7]),
+        (")", 1, [0, 1, 5, 8]),
+        (")", 0, [0, 9]),
+    ]
+    assert found["rnng-in-order"] == [
+        ("<root>", 0, [0]),
+        ("the", 0, [0, 1]),
+        ("(NP", 1, [0, 1, 2]),
+        ("dog", 1, [0, 1, 2, 3]),
+        (")", 0, [0, 4]),
+        ("(S", 1, [0, 4, 5]),
+        ("barks", 1, [0, 4, 5, 6]),
+        ("(VP", 2, [0, 4, 5, 6, 7]),
+        (")", 1, [0, 4, 5, 8]),
+        (")", 0, [0, 9]),
+        ("FINISH", 0, [0, 9]),
+    ]
+    assert run(["show", str(tmp_path / "rows"), "0", "--actions", "rnng-in-order"]) == 0
+    assert "x...xx" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
