@@ -229,8 +229,8 @@ def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[st
 
     Returns:
         For each position its ``position``, ``action``, ``open`` (constituents that are open after it), and
-        what it attends to: for tg ``pop`` and ``sees``; for plm-mask ``innermost`` (None if nothing is open); for RNNGs
-        ``sees``, the positions of the stack's elements. Except for RNNGs also ``depth``.
+        what it attends to: for tg ``pop`` and ``sees``; for plm-mask ``innermost`` (None if nothing is open);
+        for RNNGs ``sees``, the positions of the stack's elements. Except for RNNGs also ``depth``.
 
     Raises:
         PdtoolsError: if there are no constituents, or a label is unknown; in-order, if tokens do not show

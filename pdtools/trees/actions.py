@@ -217,7 +217,7 @@ def in_order_actions(
 
 
 class ActionStack:
-    """The sizes of an RNNG's stack in one row: the start, and words and constituents in open phrases or closed.
+    """The sizes of an RNNG's stack in one row: the start, words, and constituents that are open or closed.
 
     Attributes:
         n_open: number of open constituents.
