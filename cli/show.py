@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TreeStyle = Literal["text", "svg", "forest", "qtree"]
 
 
-Actions = Literal["plm", "plm-mask", "tg", "dtg", "gilt"]
+Actions = Literal["plm", "plm-mask", "tg", "rnng", "rnng-in-order", "dtg", "gilt"]
 
 
 # A constituent nested more deeply is drawn further to the right.

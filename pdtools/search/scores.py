@@ -253,7 +253,10 @@ class SearchResult(PrefixScores, Generic[Found]):
 def nothing_found(max_length: int | None) -> str:
     """The reason why a sentence for which a search found no derivation has no score."""
     room = "" if max_length is None else f" and room in the model's {max_length} positions"
-    return f"no tree found: none in the beam has a probability above 0{room}"
+    return (
+        f"no tree found: none in the beam has a probability above 0{room}"
+        " (a larger --beam, or --search fast_track=…, may keep one)"
+    )
 
 
 class GivenRow(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +22,19 @@ from pdtools.trees import (
     tree_from_constituents,
     unescape,
 )
-from pdtools.trees.actions import ActionIds, ActionRows, action_rows
+from pdtools.trees.actions import (
+    IN_ORDER_NEEDS_WORDS,
+    ActionIds,
+    ActionRows,
+    ActionStack,
+    InOrderIds,
+    action_rows,
+    in_order_actions,
+)
 from pdtools.trees.arc_standard import ArcIds, actions_of, arc_rows
 from pdtools.trees.graphs import graph_features
 
-ActionKind = Literal["plm", "plm-mask", "tg"]
+ActionKind = Literal["plm", "plm-mask", "tg", "rnng", "rnng-in-order"]
 
 
 def trees_of_row(shards: ShardSet, i: int) -> list[Tree]:
@@ -216,34 +225,63 @@ def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[st
     Args:
         shards: shards with labelled constituents, all of whose labels are known.
         i: the row.
-        kind: ``plm``, ``plm-mask`` or ``tg``.
+        kind: an action model.
 
     Returns:
-        For each position its ``position``, ``action``, ``depth``, ``open`` (constituents that are open after
-        it), and what it attends to: for tg ``pop`` and ``sees``; for plm-mask ``innermost`` (None if nothing
-        is open).
+        For each position its ``position``, ``action``, ``open`` (constituents that are open after it), and
+        what it attends to: for tg ``pop`` and ``sees``; for plm-mask ``innermost`` (None if nothing is open);
+        for RNNGs ``sees``, the positions of the stack's elements. Except for RNNGs also ``depth``.
 
     Raises:
-        PdtoolsError: if there are no constituents, or a label is unknown.
+        PdtoolsError: if there are no constituents, or a label is unknown; in-order, if tokens do not show
+            where words begin.
     """
-    found = shards.constituents(i)
+    found, tokenizer = shards.constituents(i), shards.tokenizer
     if (found.labels < 0).any():
         raise PdtoolsError(f"{shards.folder}: row {int(shards.ids[i])} has a label that the tokenizer lacks")
-    tokenizer, doubled = shards.tokenizer, kind == "tg"
+    tokens, continues = shards.tokens(i)[1:-1], tokenizer.continue_words
+    if kind == "rnng-in-order":
+        if tokenizer.text_style == "raw":
+            raise PdtoolsError(IN_ORDER_NEEDS_WORDS)
+        in_order = InOrderIds(tokenizer.vocab_size, len(shards.labels))
+        actions = in_order_actions(tokens, found, in_order, tokenizer.root_id, continues)
+        return _on_stack(actions, in_order, shards, continues)
+    doubled = kind == "tg"
     ids = ActionIds(tokenizer.vocab_size, len(shards.labels), typed=doubled, doubled=doubled)
-    rows = action_rows([(shards.tokens(i)[1:-1], found)], ids, tokenizer.root_id)
+    rows = action_rows([(tokens, found)], ids, tokenizer.root_id)
+    if kind == "rnng":
+        return _on_stack(rows.actions.tolist(), ids, shards, continues)
     described = []
     for k, action in enumerate(rows.actions.tolist()):
-        if action < ids.tokens:
-            name = tokenizer.token_text(action)
-        elif action < ids.first_closer:
-            name = f"({shards.labels[action - ids.tokens]}"
-        else:
-            name = f"{shards.labels[action - ids.first_closer]})" if ids.typed else ")"
+        name = _action_name(action, ids, shards)
         position = {"position": k, "action": name, "depth": int(rows.depth[k]), "open": int(rows.n_open[k])}
         if kind == "tg":
             position |= _stack_of(rows, k, composes=action >= ids.first_closer)
         elif kind == "plm-mask":
             position["innermost"] = int(rows.innermost[k]) if rows.innermost[k] >= 0 else None
         described.append(position)
+    return described
+
+
+def _action_name(action: int, ids: ActionIds, shards: ShardSet) -> str:
+    if action < ids.tokens:
+        return shards.tokenizer.token_text(action)
+    if action < ids.first_closer:
+        return f"({shards.labels[action - ids.tokens]}"
+    if isinstance(ids, InOrderIds) and action == ids.finish:
+        return "FINISH"
+    return f"{shards.labels[action - ids.first_closer]})" if ids.typed else ")"
+
+
+def _on_stack(
+    actions: Sequence[int], ids: ActionIds, shards: ShardSet, continues: NDArray[np.bool_]
+) -> list[dict[str, Any]]:
+    """The positions of an RNNG's row, with what is on the stack."""
+    stack, elements, described = ActionStack(ids, continues), list[int](), []
+    for k, action in enumerate(actions):
+        if not (isinstance(ids, InOrderIds) and action == ids.finish):
+            place, _ = stack.push(action)
+            elements[place:] = [k]
+        name = _action_name(action, ids, shards)
+        described.append({"position": k, "action": name, "open": stack.n_open, "sees": list(elements)})
     return described

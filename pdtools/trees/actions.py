@@ -28,6 +28,11 @@ from pdtools.trees.constituents import Constituents
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
+IN_ORDER_NEEDS_WORDS = (
+    "tokens of text style raw do not show where words begin, which are first children in model rnng-in-order"
+    " (make the shards with pdtools tapes --text-style ptb)"
+)
+
 
 @dataclass(frozen=True)
 class ActionIds:
@@ -209,6 +214,50 @@ def in_order_actions(
                 actions.append(ids.tokens + path[-1])
                 path[-1] = -1
     return [*actions, ids.finish]
+
+
+class ActionStack:
+    """The sizes of an RNNG's stack in one row: the start, words, and constituents that are open or closed.
+
+    Attributes:
+        n_open: number of open constituents.
+        chain: openers in a row; in-order, with closers directly after openers between them.
+    """
+
+    def __init__(self, ids: ActionIds, continues: NDArray[np.bool_]) -> None:
+        self._ids, self._continues = ids, continues
+        self._size = self._corner = self.chain = 0
+        self._open: list[tuple[int, int]] = []
+        self._opened = False  # whether the last action opened
+
+    @property
+    def n_open(self) -> int:
+        """The number of open constituents."""
+        return len(self._open)
+
+    def push(self, action: int) -> tuple[int, int]:
+        """Do an action.
+
+        Returns:
+            The place where its element is put, instead of all from there on, and that of a closer's opener.
+        """
+        ids, place, opener = self._ids, self._size, self._size
+        opens = ids.tokens <= action < ids.first_closer
+        if opens:
+            self.chain += 1
+            self._open.append((self._corner if ids.in_order else place, place))
+        elif action < ids.tokens:
+            self.chain = 0
+            if not self._continues[action]:
+                self._corner = place
+        else:
+            place, opener = self._open.pop()
+            self._corner = place
+            if not (ids.in_order and self._opened):
+                self.chain = 0
+        self._opened = opens
+        self._size = place + 1
+        return place, opener
 
 
 def counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels.decoding import blocks_of, logsumexp
+from pdtools.models.kernels.decoding import blocks_of, logsumexp, product
 from pdtools.trees.actions import ActionIds
 from pdtools.trees.arc_standard import ArcIds
 
@@ -160,7 +159,7 @@ class Linear(NamedTuple):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits float (R, A)."""
-        return F.linear(hidden, self.weight, self.bias).float()
+        return product(hidden, self.weight, self.bias).float()
 
     def sums(self, hidden: Tensor) -> Tensor:
         """Logarithms of the sums of exp of the logits, in blocks of rows: float (R,)."""

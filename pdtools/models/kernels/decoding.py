@@ -22,6 +22,7 @@ from pdtools.models.kernels.terms import FORMS, Terms
 
 # Multiplications that are worth a thread of their own: a third of a millisecond.
 _WORTH_A_THREAD = 1 << 21
+_HAS_ONEDNN = torch.backends.mkldnn.is_available()
 
 # Hypotheses whose logits are made at a time, and logits of each thread: as many as stay in the cache until
 # they are summed up; of few hypotheses at a time the weights, which are read again, would cost much.
@@ -129,6 +130,31 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
     out = x.new_empty(len(x), n)
     _call("multiply", x, n * width, n, width, x.stride(0), entries, values, x, out)
     return out
+
+
+def multiplies_by_onednn(x: Tensor) -> bool:
+    """Return whether :func:`product` takes oneDNN's product of x, outside of training."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and _HAS_ONEDNN
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute x weight^T + bias (R, A): by oneDNN in half of the time, unless the CPU is Intel's.
+
+    Args:
+        x: (R, D).
+        weight: (A, D).
+        bias: (A,), or None.
+    """
+    if not multiplies_by_onednn(x):
+        return F.linear(x, weight, bias)
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return found
 
 
 def logsumexp(logits: Tensor) -> Tensor:

@@ -1,15 +1,21 @@
 """Compositions: the vector of a constituent, made of its label's and its children's.
 
+In a search on a CPU, where many hypotheses compose the same children, products are those of distinct ones. It
+does not help to share products of the LSTM that reads the stack: what is saved is spent on finding them.
+
 Shapes: C constituents of at most K children, D numbers of a vector.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from pdtools.models.kernels.decoding import multiplies_by_onednn, product
 from pdtools.models.rnng.config import RnngConfig
 
 
@@ -64,15 +70,17 @@ class LSTMComposition(Composition):
     ) -> Tensor:
         """See :meth:`Composition.forward`."""
         order, sizes, real = _packing(counts + 1)
-        place = torch.arange(children.shape[1], device=children.device)
-        backwards = children.gather(1, (counts[:, None] - 1 - place).clamp(min=0))
-        found = []
-        for lstm, read in ((self.forwards, children), (self.backwards, backwards)):
-            read = torch.cat([openers[:, None], read], 1)[order].T[: len(real)]  # (K + 1, C)
-            _, (hidden, _) = lstm(PackedSequence(vectors[read[real]], sizes))
-            found.append(hidden[0])
-        joined = torch.cat(found, 1)[order.argsort()]
-        return F.relu(self.output(self.dropout(joined)))
+        both = (children, _reversed(children, counts))
+        read = torch.stack([torch.cat([openers[:, None], each], 1)[order].T[: len(real)] for each in both])
+        if multiplies_by_onednn(vectors):
+            weights = [*self.forwards.all_weights, *self.backwards.all_weights]
+            states = _shared_states(weights, vectors, read, sizes)
+            found = states[:, counts[order], torch.arange(len(order), device=order.device)]
+        else:
+            ways = zip((self.forwards, self.backwards), read, strict=True)
+            found = torch.cat([lstm(PackedSequence(vectors[way[real]], sizes))[1][0] for lstm, way in ways])
+        joined = torch.cat([*found], 1)[order.argsort()]
+        return F.relu(_linear(self.output, self.dropout(joined)))
 
 
 class AttentionComposition(Composition):
@@ -104,16 +112,24 @@ class AttentionComposition(Composition):
         assert state is not None
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
-        packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))
-        hidden = packed.data.new_zeros(*real.shape, packed.data.shape[1])
-        hidden = hidden.masked_scatter(real[:, :, None], packed.data.to(hidden.dtype))  # (K, C, 2D)
+        if not multiplies_by_onednn(vectors):
+            packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))
+            hidden = packed.data.new_zeros(*real.shape, packed.data.shape[1])
+            hidden = hidden.masked_scatter(real[:, :, None], packed.data.to(hidden.dtype))  # (K, C, 2D)
+        else:
+            both = torch.stack([read, _reversed(read.T, counts[order]).T])
+            forwards, backwards = _shared_states(self.lstm.all_weights, vectors, both, sizes)
+            place = torch.arange(len(real), device=order.device).expand(len(order), -1)
+            at = _reversed(place, counts[order]).T[:, :, None]
+            hidden = torch.cat([forwards, backwards.gather(0, at.expand_as(backwards))], 2)
         query = torch.cat([self.query(labels), state], 1)[order]  # (C, 2D)
-        scores = (self.keys(hidden) * query).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
+        # Instead of the keys of all children their query is mapped.
+        scores = (hidden * product(query, self.keys.weight.T)).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
         mixed = (scores.softmax(0)[:, :, None] * hidden).sum(0)
         mixed = self.dropout(torch.empty_like(mixed).index_copy(0, order, mixed))  # (C, 2D)
         label = self.dropout(self.label(labels))
-        gate = self.gate(torch.cat([label, mixed], 1)).sigmoid()
-        return F.relu(self.output(gate * label + (1 - gate) * mixed))
+        gate = _linear(self.gate, torch.cat([label, mixed], 1)).sigmoid()
+        return F.relu(_linear(self.output, gate * label + (1 - gate) * mixed))
 
 
 def composition_of(config: RnngConfig) -> Composition:
@@ -128,3 +144,57 @@ def _packing(lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ordered = lengths[order]
     real = torch.arange(int(ordered[0]), device=lengths.device)[:, None] < ordered  # (K, C)
     return order, real.sum(1).cpu(), real
+
+
+def _reversed(children: Tensor, counts: Tensor) -> Tensor:
+    """Children (C, K), the first ``counts`` of each in reverse; the first behind them."""
+    place = torch.arange(children.shape[1], device=children.device)
+    return children.gather(1, (counts[:, None] - 1 - place).clamp(min=0))
+
+
+def _shared_states(
+    weights: Sequence[Sequence[Tensor]], vectors: Tensor, read: Tensor, sizes: Tensor
+) -> Tensor:
+    """Hidden states (2, K, C, D) of two LSTMs that read vectors; sequences with one beginning are read once.
+
+    Args:
+        weights: of each LSTM the inputs' weight, the states', and both biases.
+        vectors: (any, D).
+        read: int64 (2, K, C), what each LSTM reads of each sequence, the longest first.
+        sizes: int64 (K,), how many sequences go on at each step.
+    """
+    used, read = torch.unique(read, return_inverse=True)
+    x = vectors[used]
+    inputs = torch.cat([product(x, each[0], each[2] + each[3]) for each in weights])  # (2U, 4D)
+    read = read + torch.tensor([0, len(x)], device=read.device)[:, None, None]
+    states = vectors.new_zeros(*read.shape, vectors.shape[1])
+    prefix = torch.zeros_like(read[:, 0])
+    hidden = cell = None
+    n, first = len(inputs), 0
+    for k, size in enumerate(sizes.tolist()):
+        # Different prefixes, those of the first LSTM first.
+        key, prefix = torch.unique(prefix[:, :size] * n + read[:, k, :size], return_inverse=True)
+        gates = inputs[key % n]
+        if hidden is not None:
+            shorter = key // n
+            parts = zip((hidden[:first], hidden[first:]), weights, strict=True)
+            gates += torch.cat([product(part, each[1]) for part, each in parts])[shorter]
+            cell = cell[shorter]
+        hidden, cell = lstm_states(gates, cell)
+        first = int(prefix[0].max()) + 1
+        states[:, k, :size] = hidden[prefix]
+    return states
+
+
+def lstm_states(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Hidden states and cells (R, D) of an LSTM by its gates (R, 4D) and cells before; None: zeros."""
+    enters, stays, new, leaves = gates.chunk(4, 1)
+    kept = enters.sigmoid() * new.tanh()
+    if cell is not None:
+        kept = torch.addcmul(kept, stays.sigmoid(), cell)
+    return leaves.sigmoid() * kept.tanh(), kept
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    """The layer of x (R, D), in a search on a CPU by oneDNN."""
+    return product(x, layer.weight, layer.bias)

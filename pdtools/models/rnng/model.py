@@ -19,12 +19,18 @@ from pdtools.models.grammar.derivations import read_in_order
 from pdtools.models.grammar.model import ActionDerivations, ActionLM
 from pdtools.models.grammar.output import Allowed, Linear, OutputLayer, Prefix, allowed, rule_out_tokens
 from pdtools.models.grammar.state import ActionState, Memory
-from pdtools.models.kernels.decoding import blocks_of
+from pdtools.models.kernels.decoding import blocks_of, multiplies_by_onednn, product
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.rnng.composition import composition_of
+from pdtools.models.rnng.composition import composition_of, lstm_states
 from pdtools.models.rnng.config import RnngConfig
-from pdtools.models.rnng.stacks import ActionStack, StackBatch
-from pdtools.trees.actions import InOrderIds, action_rows, in_order_actions
+from pdtools.models.rnng.stacks import StackBatch
+from pdtools.trees.actions import (
+    IN_ORDER_NEEDS_WORDS,
+    ActionStack,
+    InOrderIds,
+    action_rows,
+    in_order_actions,
+)
 
 if TYPE_CHECKING:
     from pdtools.shards import ShardSet
@@ -42,7 +48,7 @@ class RnngState(ActionState):
         places: int64 (R, max_open), the index of each open constituent's first element among the entries.
         openers: int64 (R, max_open), the index of its opener.
         corner: int64 (R,), the index of the last word or constituent.
-        chain: int64 (R,), see :class:`pdtools.models.rnng.stacks.ActionStack`.
+        chain: int64 (R,), see :class:`pdtools.trees.actions.ActionStack`.
         memory: vectors (entries, D), and states (entries, 2 layers D).
     """
 
@@ -89,10 +95,7 @@ class RnngLM(ActionLM):
             PdtoolsError: in-order, if tokens do not show where words begin.
         """
         if self.actions.in_order and tokenizer.text_style == "raw":
-            raise PdtoolsError(
-                "tokens of text style raw do not show where words begin, which are first children in model"
-                " rnng-in-order (make the shards with pdtools tapes --text-style ptb)"
-            )
+            raise PdtoolsError(IN_ORDER_NEEDS_WORDS)
         super().use_tokenizer(tokenizer)
 
     # --- given derivations --------------------------------------------------------------------
@@ -209,7 +212,13 @@ class RnngLM(ActionLM):
         """States (R, 2, layers, D), hidden and cells, after inputs (R, D); lower hidden ones have dropout."""
         hidden, cells = [], []
         for layer, cell in enumerate(self.cells):
-            x, memory = cell(x, (previous[:, 0, layer], previous[:, 1, layer]))
+            before = previous[:, 0, layer], previous[:, 1, layer]
+            if multiplies_by_onednn(x):
+                gates = product(x, cell.weight_ih, cell.bias_ih)
+                gates += product(before[0], cell.weight_hh, cell.bias_hh)
+                x, memory = lstm_states(gates, before[1])
+            else:
+                x, memory = cell(x, before)
             if layer < len(self.cells) - 1:
                 x = self.dropout(x)
             hidden.append(x)
@@ -218,7 +227,7 @@ class RnngLM(ActionLM):
 
     def _output(self, top: Tensor) -> Tensor:
         """Outputs (S, D), which predictions are made of, from the top layer's hidden states."""
-        return F.relu(self.output(self.dropout(top)))
+        return F.relu(product(self.dropout(top), self.output.weight, self.output.bias))
 
     def _allowed(self, last: Tensor, n_open: Tensor, chain: Tensor) -> Allowed:
         ids, config = self.actions, self.config
@@ -228,7 +237,7 @@ class RnngLM(ActionLM):
 
     def _action_logprobs(self, hidden: Tensor, may: Allowed) -> Tensor:
         """Log-probabilities of openers, closers and GEN: float (S, labels + closers + 1)."""
-        logits = self.action_head(hidden).float()
+        logits = product(hidden, self.action_head.weight, self.action_head.bias).float()
         if self._masks:
             generates = may.tokens | (may.continuing & self.continuing.any())
             logits = logits.masked_fill(~torch.cat([may.structure, generates[:, None]], 1), -torch.inf)
@@ -314,6 +323,8 @@ class RnngLM(ActionLM):
         children = state.entries[rows].gather(1, at.clamp(max=state.entries.shape[1] - 1))
         openers = state.entries[rows].gather(1, opener)[:, 0]
         labels = state.labels[rows].gather(1, innermost)[:, 0]
+        # Openers of a label have one vector.
+        openers = openers.new_zeros(self.config.n_labels).scatter(0, labels, openers)[labels]
         vectors = state.memory.values[0]
         return cast(
             Tensor, self.composition(vectors, openers, children, counts[:, 0], labels, state.hidden[rows])

@@ -17,51 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models.batch import Batch
-from pdtools.trees.actions import ActionIds
-
-
-class ActionStack:
-    """The sizes of one row's stack: the start, and words and constituents in phrases that are open or closed.
-
-    Attributes:
-        n_open: number of open constituents.
-        chain: openers in a row; in-order, with closers directly after openers between them.
-    """
-
-    def __init__(self, ids: ActionIds, continues: NDArray[np.bool_]) -> None:
-        self._ids, self._continues = ids, continues
-        self._size = self._corner = self.chain = 0
-        self._open: list[tuple[int, int]] = []
-        self._opened = False  # whether the last action opened
-
-    @property
-    def n_open(self) -> int:
-        """The number of open constituents."""
-        return len(self._open)
-
-    def push(self, action: int) -> tuple[int, int]:
-        """Do an action.
-
-        Returns:
-            The place where its element is put, instead of all from there on, and that of a closer's opener.
-        """
-        ids, place, opener = self._ids, self._size, self._size
-        opens = ids.tokens <= action < ids.first_closer
-        if opens:
-            self.chain += 1
-            self._open.append((self._corner if ids.in_order else place, place))
-        elif action < ids.tokens:
-            self.chain = 0
-            if not self._continues[action]:
-                self._corner = place
-        else:
-            place, opener = self._open.pop()
-            self._corner = place
-            if not (ids.in_order and self._opened):
-                self.chain = 0
-        self._opened = opens
-        self._size = place + 1
-        return place, opener
+from pdtools.trees.actions import ActionIds, ActionStack
 
 
 @dataclass(frozen=True, kw_only=True)

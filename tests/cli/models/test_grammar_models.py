@@ -223,6 +223,45 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
     assert "innermost" in capsys.readouterr().out
 
 
+def test_rows_are_shown_with_the_stacks_of_rnngs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one.trees").write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
+    tapes = ["tapes", str(tmp_path / "one.trees"), "--min-count", "1", "-q", "-o", str(tmp_path / "rows")]
+    assert run(tapes) == 0
+    found = {}
+    for name in ("rnng", "rnng-in-order"):
+        assert run(["show", str(tmp_path / "rows"), "0", "--actions", name, "--json"]) == 0
+        positions = json.loads(capsys.readouterr().out)["actions"]
+        assert [each["position"] for each in positions] == list(range(len(positions)))
+        found[name] = [(each["action"], each["open"], each["sees"]) for each in positions]
+    assert found["rnng"] == [
+        ("<root>", 0, [0]),
+        ("(S", 1, [0, 1]),
+        ("(NP", 2, [0, 1, 2]),
+        ("the", 2, [0, 1, 2, 3]),
+        ("dog", 2, [0, 1, 2, 3, 4]),
+        (")", 1, [0, 1, 5]),
+        ("(VP", 2, [0, 1, 5, 6]),
+        ("barks", 2, [0, 1, 5, 6, 7]),
+        (")", 1, [0, 1, 5, 8]),
+        (")", 0, [0, 9]),
+    ]
+    assert found["rnng-in-order"] == [
+        ("<root>", 0, [0]),
+        ("the", 0, [0, 1]),
+        ("(NP", 1, [0, 1, 2]),
+        ("dog", 1, [0, 1, 2, 3]),
+        (")", 0, [0, 4]),
+        ("(S", 1, [0, 4, 5]),
+        ("barks", 1, [0, 4, 5, 6]),
+        ("(VP", 2, [0, 4, 5, 6, 7]),
+        (")", 1, [0, 4, 5, 8]),
+        (")", 0, [0, 9]),
+        ("FINISH", 0, [0, 9]),
+    ]
+    assert run(["show", str(tmp_path / "rows"), "0", "--actions", "rnng-in-order"]) == 0
+    assert "x...xx" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -270,6 +309,7 @@ def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.Captu
     for name, setting, reason in (
         ("tg", "max_open=2", "more than 2 constituents open at once (config.max_open)"),
         ("rnng", "max_chain=1", "more than 1 constituents opened in a row (config.max_chain)"),
+        ("rnng-in-order", "max_open=1", "more than 1 constituents open at once (config.max_open)"),
     ):
         assert train(name, shards, tmp_path / "run", "--set", f"config.{setting}") == 1
         error = capsys.readouterr().err
@@ -281,12 +321,13 @@ def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "run" / "rejects.jsonl").read_text().count("longer than the model's 12 positions") > 0
 
 
-def test_shards_without_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["tg", "rnng-in-order"])
+def test_shards_without_labels(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Such as older ones."""
     old, text = tmp_path / "old", brackets(random.Random(0))
     trees = [SourcedTree(Tree.from_brackets(text), "toy.trees", 1, text)]
     build_shards(trees, toy_tokenizer(), ShardSettings(), old, Rejects())
-    assert train("tg", old, tmp_path / "run") == 1
+    assert train(name, old, tmp_path / "run") == 1
     error = capsys.readouterr().err
     assert "needs labelled constituents" in error
     assert error.count("\n") == 1
@@ -388,6 +429,20 @@ def test_pretrained_weights_have_no_actions(
     save_gpt2(tmp_path / "gpt2", ["the dog barks"], positions=32)
     assert train("plm", shards, tmp_path / "run", "--init", str(tmp_path / "gpt2")) == 1
     assert "--init is not for model plm" in capsys.readouterr().err
+
+
+def test_a_beam_that_loses_all_trees_says_what_to_do(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In-order what opens constituents is likelier than tokens until no more may open."""
+    assert train("rnng-in-order", shards, tmp_path / "run", "--set", "config.max_open=4") == 0
+    command = ["surprisal", "--text", "the dog barks", "--model", str(tmp_path / "run"), "--device", "cpu"]
+    capsys.readouterr()
+    assert run([*command, "--beam", "1", "--search", "word_beam=1", "--search", "fast_track=0"]) == 1
+    error = capsys.readouterr().err
+    assert "no tree found: none in the beam has a probability above 0 (a larger --beam, or --search" in error
+    assert error.count("\n") == 1
+    assert run([*command, "--beam", "1", "--search", "word_beam=1", "--search", "fast_track=1"]) == 0
 
 
 def test_what_reads_token_by_token_says_so(

@@ -15,6 +15,7 @@ from rnng_oracle import EACH, NAMES, plain_actions, plain_logprobs, random_rows,
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
+from pdtools.models.kernels import decoding
 from pdtools.models.rnng.model import RnngLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search
@@ -100,6 +101,25 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, composition: s
         words, word = ["a", "b", "c", "d"][:n], np.arange(n)
         brackets = [str(tree.tree(words, word, ["S", "NP"])) for _, tree in trees]
         assert len(set(brackets)) == len(trees)
+
+
+@pytest.mark.parametrize(("name", "composition"), EACH)
+def test_searches_do_not_depend_on_what_multiplies(
+    name: str, composition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hypotheses that share children, by oneDNN, are what torch's LSTMs make of each."""
+    model = rnng(name, composition, words=6, labels=3, max_open=4)
+    ids = [np.array([1, *string, 2], np.int32) for string in ([3, 4, 5, 3, 8, 6, 4], [3, 4, 7], [6])]
+    search = SearchOptions(beam=60, word_beam=12, fast_track=2)
+    found = []
+    for has_onednn in (torch.backends.mkldnn.is_available(), False):
+        monkeypatch.setattr(decoding, "_HAS_ONEDNN", has_onednn)
+        found.append(word_synchronous_search(model, ids, search=search, k_best=3))
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.prefix_logprobs == pytest.approx(theirs.prefix_logprobs, abs=1e-5)
+        assert np.isfinite(mine.prefix_logprobs).all()
+        scores = [[score for score, _ in each.derivations] for each in (mine, theirs)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
