@@ -188,7 +188,7 @@ def _all_commands() -> Any:
 
 
 def parsed(arguments: list[str]) -> Any:
-    """The context of a recorded line's command, with its values and defaults; None if there is no such command."""
+    """The context of a recorded command line, with values and defaults; None if there is no such command."""
     command, rest = _all_commands(), [*arguments]
     while rest and hasattr(command, "get_command"):
         command = command.get_command(None, rest.pop(0))

@@ -64,9 +64,7 @@ def merge(
         raise typer.Exit(commands.main(arguments, prog_name="pdtools", standalone_mode=False))
 
 
-def _check_outputs(
-    given: dict[str, Any], job: dict[str, Any], output: str, scores: str | None
-) -> None:
+def _check_outputs(given: dict[str, Any], job: dict[str, Any], output: str, scores: str | None) -> None:
     """Refuse a job that would write anything but the named files: it may be somebody else's.
 
     Raises:

@@ -387,8 +387,7 @@ def _check_same_options(output: Path) -> None:
         f"{parameter.opts[0] if parameter.param_type_name == 'option' else parameter.name.upper()}"
         f" was {before.params[parameter.name]!r}, now {now.params[parameter.name]!r}"
         for parameter in now.command.params
-        if parameter.name not in _SAME_RESULTS
-        and before.params[parameter.name] != now.params[parameter.name]
+        if parameter.name not in _SAME_RESULTS and before.params[parameter.name] != now.params[parameter.name]
     ]
     if different:
         raise PdtoolsError(

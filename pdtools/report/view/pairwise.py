@@ -52,8 +52,8 @@ def pairwise(
 
     Returns:
         By evaluation ``rows`` (none for one group), ``means`` (none if every group is one model), ``about_p``
-        (the meaning of p if a group is a single run), and ``notes``: how results differ, or why they cannot be
-        compared. Second, for groups of several models, their scores by level, as charts take them.
+        (the meaning of p if a group is a single run), and ``notes``: how results differ, or why they cannot
+        be compared. Second, for groups of several models, their scores by level, as charts take them.
     """
     compared = {task: _compared(task, of_task, groups, seed) for task, of_task in loaded.items()}
     # As pdtools compare does: p of overall scores are corrected for those of all evaluations.
