@@ -186,6 +186,14 @@ def test_a_band_that_reaches_0_is_on_no_log_scale(least: float, tmp_path: Path) 
     assert ('"log"' in json.dumps(norms["chart"])) == (least > 0)
 
 
+def test_of_equal_losses_the_first_is_best_as_in_training(tmp_path: Path) -> None:
+    (folder := tmp_path / "a").mkdir()
+    (folder / "run.json").write_text(json.dumps({"recipe": {"model": "a"}, "provenance": {}}))
+    lines = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((2, 3.0), (4, 2.5), (6, 2.5))]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert runs_page([str(folder)]).document["runs"][0]["best_step"] == 4
+
+
 def test_a_run_that_was_stopped_after_an_evaluation(tmp_path: Path) -> None:
     """Its last record is of an evaluation, one gradient was 0, a sentence had no parse."""
     folder = tmp_path / "a"

@@ -20,10 +20,10 @@ from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import Tree
 
-TEXT = "a b c\n\nc zebra a\nb a c\n"
+TEXT = "a b c\n\nc Zebra a\nb a c\n"
 BANK = {
     "one": "(TOP (S (NP-SBJ (D a) (N b)) (ADVP|PRT (R c)) (-NONE- *)))\n(S (A a) (B b))\n",
-    "two": "( (S (-NONE- *)) )\n(S (A|B a) (C (D b) (E c) (F a)))\n(S (A b) (VP|X (V c)))\n",
+    "two": "( (S (-NONE- *)) )\n(S (A|B a) (C (D b) (E c) (F a)))\n(S (A|B b) (VP|X (V c)))\n",
 }
 
 
@@ -72,9 +72,9 @@ def parse(report: dict[str, Any], out: Path) -> None:
     files = [*out.glob("*.trees")] if out.is_dir() else [out]
     trees = {path.stem: trees_of(path) for path in files}
     every = [tree for own in trees.values() for tree in own]
-    rewritten = Counter(
-        label for text in BANK.values() for label in ("ADVP|PRT", "A|B", "VP|X") if label in text
-    )
+    bank = "".join(BANK.values())
+    rewritten = Counter({label: bank.count(f"({label} ") for label in ("ADVP|PRT", "A|B", "VP|X")})
+    assert rewritten["A|B"] == 2
     rejects = rejects_of(out / "rejects.jsonl" if out.is_dir() else out.with_name("out.rejects.jsonl"))
     assert report["counts"] == {
         "files": 2,
@@ -82,7 +82,7 @@ def parse(report: dict[str, Any], out: Path) -> None:
         "tokens": sum(map(len, every)),
         "placeholders": 0,
         "rejects": sum(rejects.values()),
-        "traces": "".join(BANK.values()).count("-NONE-"),
+        "traces": bank.count("-NONE-"),
         "rewritten_labels": rewritten.total(),
     }
     assert len(every) == 4
@@ -119,6 +119,16 @@ def shards(report: dict[str, Any], out: Path) -> None:
     left_out = out / "rejects.jsonl"
     assert report["left_out"] == (rejects_of(left_out) if left_out.is_file() else {})
     assert report == json.loads((out / "manifest.json").read_text())
+
+
+def blocks(report: dict[str, Any], out: Path) -> None:
+    """With --lower-case and --min-count 1, all words are known, in small letters."""
+    shards(report, out)
+    tokenizer = ShardSet.open(out).tokenizer
+    assert (report["counts"]["words"], report["counts"]["unknown_words"]) == (9, 0)
+    names = {tokenizer.token_text(token) for token in range(tokenizer.vocab_size)}
+    assert {"a", "b", "c", "zebra"} < names
+    assert "Zebra" not in names
 
 
 def surprisal(report: dict[str, Any], out: Path) -> None:
@@ -210,7 +220,7 @@ CASES: dict[str, tuple[list[str], Callable[[dict[str, Any], Path], None]]] = {
         ["tapes", "{in}/a.trees", "--tokenizer", "{in}/models/pushdown", "--on-error", "skip"],
         shards,
     ),
-    "blocks": (["blocks", "{in}/lines.txt", "--length", "4", "--min-count", "1", "--lower-case"], shards),
+    "blocks": (["blocks", "{in}/lines.txt", "--length", "4", "--min-count", "1", "--lower-case"], blocks),
     "surprisal": (
         ["surprisal", "{in}/lines.txt", "--model", "{in}/models/pushdown", "--nats", "--beam", "3"],
         surprisal,
