@@ -207,6 +207,8 @@ def test_what_is_said_is_what_is_written(
     options = ["--words"] * words + ["--nats"] * nats + ["--correct-spaces"] * is_spaced
     options += ["--glue", ""] if is_long and "gpt2" in names else []
     options += [part for name in names for part in ("--model", str(models[name]))]
+    (counts := tmp_path / "counts.tsv").write_text("word\tcount\nNo\t3\na\t5\n")
+    options += ["--frequencies", str(counts)] * words
     out = tmp_path / "o.csv"
     surprisal(file, *options, "--on-error", "skip", "--beam", "6", "--json", "-o", out)
     printed = capsys.readouterr()
@@ -240,7 +242,7 @@ def test_what_is_said_is_what_is_written(
     assert report["rejects"] == {reason: reasons.count(reason) for reason in sorted(set(reasons))}
     assert len(records) == len(names) * sum("zebra" in each for each in sentences)
     inputs = report["provenance"]["inputs"]
-    assert inputs.keys() == {"table", *(str(models[name]) for name in names)}
+    assert inputs.keys() == {"table", *(str(models[name]) for name in names), *["frequencies"] * words}
     assert inputs["table"]["path"] == str(file)
     of = "word" if words else "region"
     said = [f"{file}: {settings['table']}", *(f"{file}: {note}" for note in settings["notes"])]
