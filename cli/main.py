@@ -165,7 +165,7 @@ _commands: Any = typer.main.get_command(app)
 
 def parsed(arguments: list[str]) -> Any:
     """The context of a recorded line's command, with its values and defaults; None without one."""
-    command, rest = _all_commands(), [*arguments]
+    command, rest = _commands, [*arguments]
     while rest and hasattr(command, "get_command"):
         command = command.get_command(None, rest.pop(0))
     if command is None or hasattr(command, "get_command"):

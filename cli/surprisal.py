@@ -292,7 +292,8 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     if asked.as_json:
         from pdtools.provenance import provenance
 
-        fitted = {} if asked.slopes is None else {"slopes": asked.slopes}
+        optional = {"slopes": asked.slopes, "frequencies": asked.frequencies}
+        files = {role: each for role, each in optional.items() if each is not None}
         print_json(
             {
                 "counts": {"sentences": len(stimuli.texts), "rows": len(rows.rows), "crossing": crossing},
@@ -305,7 +306,7 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
                     "notes": list(stimuli.notes),
                     **({} if slopes is None else {"slopes": {n: asdict(each) for n, each in slopes.items()}}),
                 },
-                "provenance": provenance({"table": file, **{each: each for each in asked.model}, **fitted}),
+                "provenance": provenance({"table": file, **{each: each for each in asked.model}, **files}),
             }
         )
     if crossing:

@@ -137,7 +137,7 @@ def write_decoded(
         write_scores = stack.enter_context(atomic_table(scores, columns)) if scores is not None else None
         for result in results:
             trees += 1
-            words += len(result.tree)
+            words += len(result.tree) if str(result.tree) != BLANK_LINE else 0
             placeholders += not result.k_best
             lines.write(result.conllu() if is_conllu(output) else f"{result.tree}\n")
             if write_scores is None:

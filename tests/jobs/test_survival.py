@@ -450,6 +450,28 @@ def test_two_workers(name: str, case: Cases) -> None:
     assert command.made() == wanted
 
 
+@pytest.mark.parametrize("name", ["decode", "treebank", "split", "tapes"])
+def test_reports_are_the_same_whoever_does_the_work(
+    name: str, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What ``--json`` prints: of one process, of two, of jobs, and of half a job that another run ends."""
+    command = case(name)
+
+    def report(arguments: list[str]) -> dict[str, Any]:
+        capsys.readouterr()
+        assert pdtools(arguments) == 0
+        return {key: of for key, of in json.loads(capsys.readouterr().out).items() if key != "provenance"}
+
+    wanted = report(command("--json", "-q"))
+    assert wanted["counts"]
+    for slices in ("", "0", "010"):  # the first is called again for another pass
+        command.clear()
+        for number in slices:
+            assert pdtools(command("--shard", f"{number}/2", "--json", "-q")) == 0
+        last = command("--json", "-q", *(["--resume"] if slices else ["--workers", "2"]))
+        assert report(merge(command) if len(slices) > 1 else last) == wanted
+
+
 def test_overwriting_killed_and_gone_on_with(case: Cases) -> None:
     command = case("decode")
     wanted = plain(command)

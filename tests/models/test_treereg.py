@@ -405,3 +405,5 @@ def test_parses_split_at_word_edges() -> None:
         assert parse(scores)[0][:2] == (0, 3)
         assert len(parse(scores)) == 2
         assert parse(SentenceScores(np.zeros((2, 2)), np.array([1]))) == []
+        # Equal splits: the first of them, so that all branches to the right.
+        assert parse(SentenceScores(np.zeros((5, 5)), np.arange(1, 5))) == [(0, 4, 1), (1, 4, 2), (2, 4, 3)]

@@ -396,6 +396,18 @@ def test_the_models_to_try(
     assert capsys.readouterr().err.startswith("demo: the one in this folder, not the Pushdown LM to try")
 
 
+def test_equally_probable_tokens_are_in_the_order_of_the_vocabulary(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = pdtools.load(folders["base"])
+    n = len(model.vocabulary)
+    logprobs = -np.array([2.0, 1.0] * n)[:n]
+    monkeypatch.setattr(type(model._model()), "following", lambda self, prefix: logprobs)
+    found = model.next_token("a")
+    assert found.token.tolist() == [*model.vocabulary[1::2], *model.vocabulary[::2]]
+    assert found["rank"].tolist() == list(range(1, n + 1))
+
+
 @pytest.mark.parametrize("then", ["", "; from pdtools.cli.main import run; run(['--help'])"])
 def test_importing_is_light(then: str) -> None:
     heavy = "{'torch', 'numpy', 'pandas', 'pyarrow'}"

@@ -27,6 +27,7 @@ from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
+from pdtools.report.tables import decimals
 from pdtools.report.view import results
 from pdtools.report.view.drawing import listed_items
 from pdtools.report.view.results import results_page
@@ -552,12 +553,68 @@ def test_margins_of_pairs(tmp_path: Path) -> None:
         for m, model in enumerate(("one", "two-1")):
             assert row[2 + m] == said[BLIMP[model][key]]
             assert shows(row[4 + m], bits[model][key], 2)
-    for model, of in bits.items():
-        ordered = sorted(keys, key=lambda key: math.inf if of[key] is None else round(of[key], 2))[:20]
+    for model in bits:
+        ordered = sorted(keys, key=lambda key: _margin(model, key))[:20]
         shown = [row[0] for row in items["sorted"][f"margin of {model}"][1:]]
         assert shown == [f"{paradigm} {pair}" for paradigm, pair in ordered]
     models = "--model 'runs/one'\\''s' --model 'runs/two-1'\\''s'"
     assert items["command"] == f"pdtools view --pair 'good agr_1 0' 'bad agr_1 0' {models} -o pair.html"
+
+
+def test_any_choices_in_a_list_of_items(tmp_path: Path) -> None:
+    """Sixty changes, one after the other: which items, of which group, in which order, with which words."""
+    models = ("one", "two-1", "two-2")
+    for model in models:
+        write(tmp_path / model, model, 1, model, margins=True)
+    page = results_page([str(tmp_path / model) for model in models])
+    rng = np.random.default_rng(3)
+    shows_of = ["", "differ", "none", "every", *(f"{what}-{m}" for what in ("only", "not") for m in range(3))]
+    choices: dict[str, list[str]] = {
+        "show": [*[""] * 20, *shows_of],
+        "group": [*[""] * 9, *PARADIGMS],
+        "sort": ["", "0", "1", "2"],
+        "find": [*[""] * 9, "good", "AGR", "bad islands 1", "1"],
+        "turn": ["next →"] * 3 + ["← previous"],
+    }
+    names = rng.choice(list(choices), 60).tolist()
+    steps = [[name, str(rng.choice(choices[name]))] for name in names]
+    found = evaluate(
+        save_page(page, tmp_path / "three.html"),
+        f"const steps = {json.dumps(steps)};" + program("items_page"),
+    )
+    now, at, pages = dict.fromkeys(choices, ""), 0, 0
+    for (name, value), (said, listed) in zip(steps, found, strict=True):
+        now[name], at = value, at + (1 if value == "next →" else -1) if name == "turn" else 0
+        test, _, model = now["show"].partition("-")
+        kept = []
+        for key in BLIMP["one"]:
+            right = [BLIMP[each][key] for each in models]
+            others = {each for m, each in enumerate(right) if not model or m != int(model)}
+            holds = {
+                "": True,
+                "differ": len(set(right)) > 1,
+                "none": set(right) == {False},
+                "every": set(right) == {True},
+                "only": bool(model) and right[int(model or 0)] is True and others == {False},
+                "not": bool(model) and right[int(model or 0)] is False and others == {True},
+            }[test]
+            texts = [f"{side} {key[0]} {key[1]}" for side in ("good", "bad")]
+            has_words = any(now["find"].lower() in text for text in texts)
+            if holds and has_words and now["group"] in ("", key[0]):
+                kept.append(key)
+        if now["sort"]:
+            kept.sort(key=lambda key: _margin(models[int(now["sort"])], key))
+        at = min(max(at, 0), max(0, (len(kept) - 1) // 20))
+        pages += at > 0
+        assert said == f"{len(kept)} of {len(BLIMP['one'])} items", (name, value)
+        assert listed == [f"{paradigm} {pair}" for paradigm, pair in kept[20 * at : 20 * at + 20]], now
+    assert pages > 2
+
+
+def _margin(model: str, key: tuple[str, int]) -> float:
+    """The margin that a page sorts by: two digits, and none is the largest."""
+    right = BLIMP[model][key]
+    return math.inf if right is None else round(MARGINS[model][key] / math.log(2) * (1 if right else -1), 2)
 
 
 def test_surprisals_of_items(two: Any) -> None:
@@ -577,6 +634,51 @@ def test_surprisals_of_items(two: Any) -> None:
         for found, (condition, model) in zip(opened, sides, strict=True):
             bits = [BITS[model, suite, item, condition, region] for region in (1, 2)]
             check_surprisals(found, model, list(zip(words_of(condition, item), bits, strict=True)))
+
+
+def test_a_string_without_one_of_its_surprisals_shows_none(folder: Path, tmp_path: Path) -> None:
+    """A region that was not searched is no 0 bits: the model's surprisals of that string are left out."""
+    for name in ("one", "two-1"):
+        shutil.copytree(folder / name / "sg", tmp_path / name / "sg")
+    file = tmp_path / "one" / "sg" / f"{STRINGS_TABLE}.parquet"
+    rows = pq.read_table(file).to_pylist()
+    (row,) = (r for r in rows if (r["suite"], r["item"], r["string"], r["region"]) == ("agr", "1", "gap", 2))
+    row["bits"] = None
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    page = results_page([str(tmp_path / name / "sg") for name in ("one", "two-1")])
+    shown = (
+        "const items = one('#sg').querySelectorAll('details').find((x) => x.textContent.startsWith('Items'));"
+        "items.open = true; await later(); await later();"
+        "items.querySelectorAll('tbody button.link')[0].click();"
+        "return items.querySelectorAll('tr .item b').map((each) => each.textContent);"
+    )
+    found = evaluate(save_page(page, tmp_path / "two.html"), shown)
+    assert [each.partition(" ")[0] for each in found] == ["two-1", "one", "two-1"]
+
+
+def test_any_number_on_a_page(folder: Path, tmp_path: Path) -> None:
+    """The formats that all pages share, of numbers of any size, and of those beside each other."""
+    rng = np.random.default_rng(8)
+    numbers = [0.0, 1.0, -0.004, 0.99996, *(rng.normal(size=80) * 10.0 ** rng.integers(-7, 4, 80)).tolist()]
+    page = results_page([str(folder / "one" / "blimp")])
+    found = evaluate(
+        save_page(page, tmp_path / "one.html"),
+        f"return {json.dumps(numbers)}.map((x, i, all) => [digits(x, 3), signed(x), percent(x),"
+        " probability(Math.abs(x)), cells(table(['x'], [[x]]))[1][0],"
+        " decimals(x, all[(i + 1) % all.length])]);",
+    )
+    for i, (x, (fixed, with_sign, share, p, cell, places)) in enumerate(zip(numbers, found, strict=True)):
+        assert shows(fixed, x, 3)
+        assert shows(with_sign.removeprefix("+"), x, 2)
+        assert with_sign.startswith("+") == (x > 0)
+        assert shows(share, 100 * x, 1)
+        if abs(x) >= 1e-4:
+            assert shows(p, abs(x), 4)
+        else:
+            assert p == "< 1e−300" if x == 0 else number(p) == pytest.approx(abs(x), rel=0.051)
+        assert places == decimals(x, numbers[(i + 1) % len(numbers)])
+        assert number(cell) == pytest.approx(x, rel=0.051, abs=5e-8 if abs(x) < 1 else 5e-4)
+        assert not any(re.fullmatch("−[0.]*", text) for text in (fixed, with_sign, share, cell))
 
 
 def check_surprisals(found: Any, name: str, tokens: list[tuple[str, float]]) -> None:

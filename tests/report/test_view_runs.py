@@ -172,6 +172,28 @@ def test_seeds_are_one_line_with_a_band(tmp_path: Path) -> None:
     assert {row["series"] for row in two} == {"b-1", "b-2"}
 
 
+@pytest.mark.parametrize("least", [0.5, 0.0])
+def test_a_band_that_reaches_0_is_on_no_log_scale(least: float, tmp_path: Path) -> None:
+    for seed, norm in ((1, 4.0), (2, least), (3, 2.0)):
+        (folder := tmp_path / f"a-{seed}").mkdir()
+        recipe = {"model": "a", "train": {"seed": seed, "steps": 9}}
+        (folder / "run.json").write_text(json.dumps({"recipe": recipe, "data": {}, "provenance": {}}))
+        lines = [{"kind": "train", "step": i, "loss": 1.0, "gradient_norm": norm * i} for i in (1, 2)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = runs_page(sorted(map(str, tmp_path.iterdir())))
+    (norms,) = (chart for chart in page.document["charts"] if chart["title"] == "gradient norm")
+    assert [row["low"] for row in norms["rows"]] == [least, 2 * least]
+    assert ('"log"' in json.dumps(norms["chart"])) == (least > 0)
+
+
+def test_of_equal_losses_the_first_is_best_as_in_training(tmp_path: Path) -> None:
+    (folder := tmp_path / "a").mkdir()
+    (folder / "run.json").write_text(json.dumps({"recipe": {"model": "a"}, "provenance": {}}))
+    lines = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((2, 3.0), (4, 2.5), (6, 2.5))]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert runs_page([str(folder)]).document["runs"][0]["best_step"] == 4
+
+
 def test_a_run_that_was_stopped_after_an_evaluation(tmp_path: Path) -> None:
     """Its last record is of an evaluation, one gradient was 0, a sentence had no parse."""
     folder = tmp_path / "a"

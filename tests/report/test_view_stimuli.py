@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from pathlib import Path
@@ -324,6 +325,69 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 @needs_node
+@pytest.mark.parametrize("with_ms", [False, True])
+def test_every_table_of_effects(with_ms: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's cells are the numbers of ``compare`` for the same table; figures' are those drawn."""
+    rng = np.random.default_rng(5)
+    slopes = {"m": (2.0, 1.5, 2.5), "n": (3.0, 2.0, 4.0)}
+    rows = []
+    for item, model, (f, g), region in itertools.product(
+        range(1, 14), slopes, itertools.product("ab", "xy"), (1, 2)
+    ):
+        bits = rng.normal(5 + (f == "b") * region, 1)
+        row = {"item": item, "f": f, "g": g, "model": model, "region": region, "region_text": f"w{region}"}
+        if not (item == 4 and (f, g) == ("b", "y")):
+            ms = dict(zip(("ms", "ms_low", "ms_high"), (bits * each for each in slopes[model]), strict=True))
+            rows.append({**row, "surprisal": bits, **(ms if with_ms else {})})
+    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
+    command = ["compare", str(tmp_path / "t.csv"), "--factors", "f,g", "--region", "2", "--json"]
+    assert run(command) == 0
+    compared = json.loads(capsys.readouterr().out)
+    wanted = [row for row in compared["effects"] if row["region"] == compared["region"]]
+    assert len(wanted) == 9  # three contrasts, of two models and between them
+    page = stimuli_page([str(tmp_path / "t.csv")], factors="f,g", region="2")
+    program = """
+      const section = all("section").find((each) => each.firstChild.textContent.startsWith("Effects"));
+      all("details").find((each) => each.firstChild.textContent.startsWith("Mean surprisal")).open = true;
+      await later();
+      for (const each of all("figure details")) { each.open = true; await later(); }
+      return { effects: cells(section), figures: all("figure").map((each) => cells(each)) };
+    """
+    found = evaluate(save_page(page, tmp_path / "page.html"), program)
+    head, *shown = found["effects"]
+    last = ["ms", "95%"] if with_ms else []
+    assert head == ["model", "effect", "levels", "bits", "95%", "bootstrap", "t", "df", "p", "items", *last]
+
+    def ends(low: float, high: float) -> str:
+        return f"[{', '.join(f'{round(end, 2) + 0.0:.2f}' for end in (low, high))}]"
+
+    for cells, row in zip(shown, wanted, strict=True):
+        assert cells[:2] == [row["model"], row["effect"]]
+        assert cells[2] == row["contrast"].replace(" − ", "\u00a0−\u00a0")
+        numbers = [
+            f"{row['bits']:.2f}",
+            ends(row["low"], row["high"]),
+            ends(row["boot_low"], row["boot_high"]),
+        ]
+        numbers += [f"{row['t']:.2f}", str(row["df"]), str(row["items"])]
+        if with_ms:
+            numbers += [f"{row['ms']:.1f}", ends(row["ms_low"], row["ms_high"])]
+        shown_p = float(cells.pop(8).replace("−", "-"))
+        assert shown_p == pytest.approx(row["p"], abs=5.1e-5 if row["p"] >= 1e-4 else 0, rel=0.051)
+        assert [cell.replace("−", "-") for cell in cells[3:]] == numbers
+    for name, (head, *cells) in zip(("at_region", "differences", "rows"), found["figures"], strict=True):
+        drawn = page.document[name]
+        assert [row[:3] for row in cells] == [
+            [row["series"], row["condition"], row["label"]] for row in drawn
+        ]
+        assert head[3:6] == ["mean (bits)", "from", "to"]
+        for row, own in zip(drawn, cells, strict=True):
+            numbers = [row[end] for end in ("mean", "low", "high", "n")]
+            shown_as = [float(cell.replace("−", "-")) for cell in own[3:]]
+            assert shown_as == pytest.approx(numbers, abs=5.1e-4)
+
+
+@needs_node
 @pytest.mark.parametrize("n", [20, 21, 40, 45])
 def test_items_are_shown_by_twenties(n: int, tmp_path: Path) -> None:
     rows = "".join(f"i{k},m,r,w{k % 3},{k / 4}\n" for k in range(n))
@@ -344,8 +408,10 @@ def test_items_are_shown_by_twenties(n: int, tmp_path: Path) -> None:
       if (!stops(0)) button(0).click();
       await later();
       const before = shown();
+      write(one("input"), "i1"); await later();
+      const named = items();
       write(one("input"), "w1"); await later();
-      return { found, before, searched: shown() };
+      return { found, before, named, searched: shown() };
     """
     shown = evaluate(save_page(page, tmp_path / "page.html"), program)
     pages = [list(map(str, range(first, min(first + 20, n)))) for first in range(0, n, 20)]
@@ -355,6 +421,7 @@ def test_items_are_shown_by_twenties(n: int, tmp_path: Path) -> None:
         assert disabled == [at == 0 or last == 0, at >= last]
         assert said == f"{n} of {n} items"
     assert shown["before"][0] == pages[max(0, last - 1)]
+    assert shown["named"] == ["1"]  # none that begins so
     of_one = [str(k) for k in range(n) if k % 3 == 1]
     assert shown["searched"] == [of_one[:20], [True, True], f"{len(of_one)} of {n} items"]
 

@@ -196,6 +196,40 @@ def scored(trained: Path) -> Path:
     return folder
 
 
+def test_cards_of_revisions_have_the_scores_of_results(trained: Path, scored: Path, tmp_path: Path) -> None:
+    """A score of 0 and perplexities too; scores are on the card of ``main`` alone, whose results they are."""
+    (tmp_path / "ties.tsv").write_text("sentence_good\tsentence_bad\nthe dog barks\tthe dog barks\n")
+    (tmp_path / "text.txt").write_text("the dog barks\na cat sleeps\n")
+    (tmp_path / "a.trees").write_text("(S (A the) (B dog))\n")
+    commands = {
+        "ties": ["eval-blimp", f"{tmp_path}/ties.tsv", "--model", f"{trained}/best", "--device", "cpu"],
+        "ppl": ["eval-ppl", f"{tmp_path}/text.txt", "--model", f"{trained}/best", "--device", "cpu"],
+        "parse": ["eval-parse", f"{tmp_path}/a.trees", f"{tmp_path}/a.trees"],
+    }
+    folders = [next((scored / "results").glob("*/blimp")), *(tmp_path / name for name in commands)]
+    for name, command in commands.items():
+        assert run([*command, "-o", f"{tmp_path}/{name}", "-q"]) == 0
+    given = [part for folder in folders for part in ("--results", str(folder))]
+    assert exported(trained, tmp_path / "out", "--about", "It reads.", "--dtype", "bfloat16", *given) == 0
+    found = [read_json(folder / "results.json")["scores"] for folder in folders]
+    assert found[1]["overall"] == 0
+    accuracy = "minimal pairs, accuracy, mean of paradigms (%)"
+    shown = [
+        (accuracy, 100 * found[0]["overall"]),
+        (accuracy, 0.0),
+        ("perplexity per word, marginal", found[2]["ppl_word_marginal"]),
+        ("F1 of parses (%)", found[3]["f1"]),
+    ]
+    for name, source in revisions_of(trained).items():
+        card = (tmp_path / "out" / name / "README.md").read_text()
+        rows = re.findall(r"^\| ([^|]+?) +\| ([0-9.]+) \| `", card, re.MULTILINE)
+        assert rows == [(text, f"{value:.2f}") for text, value in shown] * (name == "main")
+        assert "exported by pdtools. It reads.\n" in card
+        own = load_checkpoint(source).model.state_dict()
+        for key, values in load_checkpoint(tmp_path / "out" / name).model.state_dict().items():
+            assert values.equal(own[key].bfloat16().float()), key
+
+
 def test_scores_of_checkpoints_are_drawn_by_words(scored: Path, trained: Path) -> None:
     folders = sorted(str(path) for path in (scored / "results").iterdir())
     page = results_page(folders)

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from search_oracle import tiny_model
 
+from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
-from pdtools.models import Batch
+from pdtools.models import Batch, load_checkpoint
+from pdtools.models.registry import MODELS
 from pdtools.shards import ShardSet
-from pdtools.training import Sentences, TrainConfig
+from pdtools.training import Recipe, Sentences, TrainConfig, train
 from pdtools.training.batches import (
     BatchLimits,
     BatchLoader,
@@ -233,3 +235,49 @@ def test_an_error_is_raised_where_the_batch_is_asked_for(
         for _ in range(2):
             with pytest.raises(OSError, match="the disk is gone"):
                 next(loader)
+
+
+CONLLU = """
+1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
+2\tdogs\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
+3\tbarked\t_\tVERB\t_\t_\t0\troot\t_\t_
+4\tloudly\t_\tADV\t_\t_\t3\tadvmod\t_\t_
+
+1\tcats\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_
+2\tsleep\t_\tVERB\t_\t_\t0\troot\t_\t_
+
+1\tbarked\t_\tVERB\t_\t_\t0\troot\t_\t_
+"""
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of words in several tokens, with constituents and arcs."""
+    folder = tmp_path_factory.mktemp("subwords")
+    (folder / "a.conllu").write_text(CONLLU.lstrip())
+    parse = ["parse", f"{folder}/a.conllu", "--from", "conllu", "-o", f"{folder}/a.trees", "-q"]
+    assert run(parse) == 0
+    tapes = ["tapes", f"{folder}/a.trees", "--tokenizer", "bpe", "--vocab-size", "264", "-q"]
+    assert run([*tapes, "-o", f"{folder}/shards"]) == 0
+    return folder / "shards"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_every_model_are_as_long_as_what_it_reads_of_them(
+    name: str, subwords: Path, tmp_path: Path
+) -> None:
+    small = {"hidden_size": 4} if name == "rnn" else {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 8}
+    small = {"layers": 1, "d_model": 8} if name.startswith("rnng") else small
+    small |= {"positions": "learned"} if name == "plm-mask" else {}
+    train(
+        subwords,
+        tmp_path / "run",
+        Recipe(model=name, options=small, train=TrainConfig(steps=2)),
+        stop=lambda: True,
+    )
+    model, shards = load_checkpoint(tmp_path / "run" / "last").model, ShardSet.open(subwords)
+    assert max(shards.lengths) > 10  # four words, in letters
+    for i, length in enumerate(model.row_lengths(shards).tolist()):
+        row = shards.tokens(i), model.derivation_of(shards, i)
+        batch = model.pack([row])
+        assert length == model.row_length(*row) == batch.lengths.tolist()[0]

@@ -52,7 +52,7 @@ def runs_of(toy_train: Path, toy_valid: Path, tmp_path: Path) -> MakeRuns:
 
 def train_alone(runs: list[SweepRun], folder: Path) -> None:
     for run in runs:
-        train(run.data, folder / run.name, run.recipe, valid=run.valid)
+        train(run.data, folder / run.name, run.recipe, valid=run.valid, init=run.init)
 
 
 def check_same_runs(runs: list[SweepRun], alone: Path, names: list[str] | None = None) -> None:
@@ -172,6 +172,15 @@ def test_vmapped_runs_are_those_alone(
     for run, outcome in zip(runs, outcomes, strict=True):
         assert outcome.loss == run_state(run.output).best_loss
         assert outcome.settings == run.settings
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")
+
+
+def test_each_run_starts_from_the_model_of_its_values(runs_of: MakeRuns, tmp_path: Path) -> None:
+    sweep(runs_of(grid=["train.seed=1,2"], output="first"), at_once=2)
+    init, few = str(tmp_path / "first" / "seed={train.seed}"), "train.learning_rate=0.001"
+    runs = runs_of(few, grid=["train.seed=2,1"], init=init)
+    sweep(runs, at_once=2)
     train_alone(runs, tmp_path / "alone")
     check_same_runs(runs, tmp_path / "alone")
 

@@ -65,6 +65,9 @@ class Items(ItemSet):
         self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
         self.by_file: dict[str, dict[str, int]] = {}
         self.notes: list[str] = []
+        if benchmark.files and not is_stream(source) and not any(map(found[0].is_called, benchmark.files)):
+            wanted = ", ".join(benchmark.files)
+            self.notes.append(f"{source}: read all the same: files of {self.title} are called {wanted}")
         groups, chance = self._go_through(source)
         self.nested = len({group[-1] for group in groups}) == len(groups)
         names: dict[str, Sequence[str | None]] = {}

@@ -90,7 +90,7 @@ def _compared(
 def _shown(
     compared: Sequence[ComparedScore], notes: Sequence[str], groups: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-    """What the page has of one evaluation's scores, see :func:`pairwise`."""
+    """The page's part on one evaluation, see :func:`pairwise`."""
     scores = [score for score in compared if score.level in ("overall", *_COARSE)]
     about = dict.fromkeys(f"{score.score}: {note}" for score in scores for note in score.notes)
     several = {each.group for score in compared for each in score.groups if len(each.values) > 1}

@@ -553,6 +553,12 @@ def test_any_results_of_items_have_the_scores_of_their_runs(seed: int, tmp_path:
         lines += [f"{item},{name},x,{correct},{suite}" for name, suite, item, correct in part]
         (tmp_path / f"{number}.csv").write_text("\n".join(lines) + "\n")
     files = [str(tmp_path / "0.csv"), str(tmp_path / "1.csv")]
+    if seed % 3:  # both, or one, in a zip
+        with zipfile.ZipFile(tmp_path / "items.zip", "w") as archive:
+            archive.writestr("README.txt", "no table")
+            for file in files[2 - seed % 3 :]:
+                archive.write(file, f"deep/{Path(file).name}")
+        files[2 - seed % 3 :] = [str(tmp_path / "items.zip")]
     assert run(["eval-sg", "--from-items", *files, "-o", str(tmp_path / "out"), "-q"]) == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     right: dict[tuple[str, str, str], dict[tuple[str, int], bool]] = {}

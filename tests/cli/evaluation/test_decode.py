@@ -113,7 +113,7 @@ def test_a_report(
     out = tmp_path / "o.trees"
     assert decode(text, "--model", models["pushdown"], "--beam", 7, "-o", out, "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["counts"] == {"trees": 4, "words": 10, "placeholders": 2}
+    assert report["counts"] == {"trees": 4, "words": 9, "placeholders": 2}
     assert report["settings"]["beam"] == 7
     assert report["rejects"]["no words"] == 1
 

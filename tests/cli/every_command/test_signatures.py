@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 import typer
 
+from pdtools.cli import main
 from pdtools.cli.signatures import alone, command, described
 
 SHARED = described("""
@@ -101,6 +104,20 @@ def test_a_parameter_needs_a_description() -> None:
         @command(shared=SHARED)
         def function(other: str) -> None:
             """Try."""
+
+
+def test_every_parameter_of_a_command_is_read() -> None:
+    """One that its command hands to nothing would change nothing (``show`` prints and stops by itself)."""
+    unread, commands = [], 0
+    for path in sorted(Path(main.__file__).parent.glob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text())):
+            decorators = map(ast.unparse, getattr(function, "decorator_list", ()))
+            if isinstance(function, ast.FunctionDef) and any(d.startswith("command(") for d in decorators):
+                read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+                unread += [each.arg for each in function.args.args if each.arg not in read]
+                commands += 1
+    assert commands > 35
+    assert unread == ["show"]
 
 
 def test_help_is_in_panels(invoke: Invoke) -> None:

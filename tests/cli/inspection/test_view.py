@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -17,6 +20,16 @@ from view_pages import write_blimp, write_sg
 
 from pdtools.cli.main import run
 from pdtools.evaluation.intervals import of_mean, wilson
+from pdtools.files import Rejects
+from pdtools.inspection.tracing import trace
+from pdtools.models import load_checkpoint
+from pdtools.report.view.page import Page
+from pdtools.report.view.results import results_page
+from pdtools.report.view.sentences import sentences_page
+from pdtools.report.view.stimuli import stimuli_page
+from pdtools.search.inputs import read_inputs
+from pdtools.search.options import SearchOptions
+from pdtools.trees import read_trees
 
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
 
@@ -121,6 +134,60 @@ def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
     whole = document(tmp_path / "whole.html")
     assert (whole["groups"], whole["models"]) == (found["groups"], sorted(found["models"]))
     assert found["groups"] == {"base": ["base-1", "base-2"], "other": ["other"]}
+
+
+def packed(page: Path) -> dict[str, Any]:
+    """What the page unpacks, by name."""
+    found = re.findall(r'id="packed-([^"]*)">(.*?)</script>', page.read_text("utf-8"))
+    return {name: json.loads(gzip.decompress(base64.b64decode(text))) for name, text in found}
+
+
+def test_pages_are_those_of_python_with_every_option(
+    results: list[str], models: dict[str, Path], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "item,f,g,model,region,region_text,surprisal\n"
+        + "".join(
+            f"{item},{f},{g},{model},{region},w,{rng.normal(5)}\n"
+            for item, f, g, model, region in itertools.product(range(12), "ab", "xy", "mn", (1, 2))
+        )
+    )
+    trees, gold = tmp_path / "a.trees", tmp_path / "gold.trees"
+    trees.write_text("(S (NP (X a) (X b)) (X c))\n(S (X a) (X c))\n")
+    gold.write_text("(S (X a) (NP (X b) (X c)))\n(S (X a) (X c))\n")
+    sentences = [line.sentence for line in read_inputs([str(trees)], "treebank", "ptb")]
+
+    def traces(hypotheses: int) -> Page:
+        search = SearchOptions(beam=4, margin=9.0)
+        loaded = load_checkpoint(models["pushdown"])
+        known = [each.tree for each in read_trees([str(gold)], Rejects("fail"))]
+        found = [
+            [trace(loaded, sentence, search, hypotheses=hypotheses, gold=tree)]
+            for sentence, tree in zip(sentences, known, strict=True)
+        ]
+        return sentences_page(found, ["pushdown"], {}, pair=False)
+
+    def effects(**other: Any) -> Page:
+        asked: dict[str, Any] = {"factors": "g,f=b", "region": "1", "groups": {"G": ["m", "n"]}, "seed": 7}
+        return stimuli_page([str(table)], **{**asked, **other})
+
+    of_table = ["--factors", "g,f=b", "--region", "1", "--group", "G=m,n"]
+    of_model = ["--from", "treebank", "--gold", gold, "--model", models["pushdown"], "--beam", 4]
+    for command, wanted, other in (
+        ([*results, "--seed", 7], results_page(results, seed=7), results_page(results)),
+        ([table, *of_table, "--seed", 7], effects(), effects(seed=0)),
+        ([trees, *of_model, "--margin", 9, "--hypotheses", 1], traces(1), traces(2)),
+    ):
+        page = tmp_path / f"{wanted.kind}.html"
+        assert run(["view", *map(str, command), "-o", str(page), "-q"]) == 0
+        shown, kept = document(page), packed(page)
+        unlike = {"methods", "folders", "results"}  # with versions and provenance
+        for name, value in json.loads(json.dumps(wanted.document)).items():
+            assert name in unlike or shown[name] == value, name
+        assert kept == json.loads(json.dumps(wanted.packed))
+        assert (wanted.document, wanted.packed) != (other.document, other.packed)
 
 
 @pytest.mark.parametrize(

@@ -162,9 +162,10 @@ def test_predictions_have_the_form_of_glue(
 def test_a_language_model_answers_too_but_gives_no_numbers(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    base = ["--model", f"{work}/stage1", "--device", "cpu", "--samples", "9", "-q"]
+    base = ["--model", f"{work}/stage1", "--device", "cpu", "--samples", "9", "--seed", "4", "-q"]
     assert run(["eval-classify", f"{work}/rte.shards", *base, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["settings"]["trained_on"] is None
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert [settings[name] for name in ("trained_on", "bootstrap_samples", "seed")] == [None, 9, 4]
     for shards, message in (("stsb.shards", "not trained to give numbers"), ("windows", "hold no prompts")):
         assert run(["eval-classify", f"{work}/{shards}", *base]) == 1
         assert message in capsys.readouterr().err

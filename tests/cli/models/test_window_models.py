@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from window_oracle import window_attachments, window_joints
@@ -16,8 +17,10 @@ from pdtools import data
 from pdtools.cli.main import run
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.models import load_checkpoint
-from pdtools.search import beam_search
-from pdtools.search.options import SearchOptions
+from pdtools.search import beam_search, load_model
+from pdtools.search.inputs import read_inputs
+from pdtools.search.options import DOCUMENT, Context, SearchOptions
+from pdtools.search.parses import Parsed
 from pdtools.shards import ShardSet
 from pdtools.trees import Tree
 
@@ -208,6 +211,34 @@ def test_parses_are_whole_trees(
     header, *lines = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text().splitlines()]
     found = [float(line[header.index("joint")]) for line in lines]
     assert found == pytest.approx(joints[order].tolist(), rel=2e-6, abs=1e-5)
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_sentences_of_prompts_are_parsed_after_the_earlier_ones(
+    more: list[str], pushdown: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [("the dog barks.", "cats sleep."), ("cats sleep near the dog.", "the cats sleep.")]
+    rows = [{"sentence1": a, "sentence2": b, "label": "entailment"} for a, b in items]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    prompts, trees, scores = (tmp_path / name for name in ("p.jsonl", "best.trees", "scores.tsv"))
+    assert done("prompts", tmp_path / "x.jsonl", "--task", "rte", "-o", prompts, "-q") == 0
+    best = ["--beam", "4", "--k-best", "2", "--scores", scores, "-o", trees, "-q", *more]
+    assert done("decode", prompts, "--from", "parts", "--model", pushdown, *best, *CPU) == 0
+    sentences = [line.sentence for line in read_inputs([str(prompts)], "parts", "ptb")]
+    assert [bool(sentence.before) for sentence in sentences].count(False) == len(items) < len(sentences)
+    found = pd.read_csv(scores, sep="\t")
+    search, document = SearchOptions(beam=4), Context(of=DOCUMENT)
+    alone = list(load_model(pushdown, search, parses=True).parse(sentences, k_best=2))
+    after = list(load_model(pushdown, search, context=document, parses=True).parse(sentences, k_best=2))
+    lines = trees.read_text().splitlines()
+    for number, (line, one, other) in enumerate(zip(lines, after, alone, strict=True), start=1):
+        assert isinstance(one, Parsed)
+        assert isinstance(other, Parsed)
+        own = found[found["id"] == number]
+        assert own.joint.tolist() == pytest.approx([joint for joint, _ in one.k_best], rel=2e-6, abs=1e-5)
+        assert own.tree.tolist() == [str(tree) for _, tree in one.k_best]
+        assert line == own.tree.iloc[0]
+        assert (abs(one.marginal - other.marginal) > 1e-3) == bool(sentences[number - 1].before)
 
 
 @pytest.mark.parametrize(

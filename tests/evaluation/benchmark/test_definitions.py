@@ -160,6 +160,15 @@ def test_quotes_of_tsv_can_be_kept(tmp_path: Path) -> None:
     assert (next(iter(items)).strings["good"].text, items.notes) == ('"a, b"', [])
 
 
+@pytest.mark.parametrize("name", ["mine.tsv", "data-1.tsv"])
+def test_a_named_file_is_read_whatever_files_are_called_and_that_is_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("good\tbad\na\tb\n")
+    items = Items(tmp_path / name, benchmark(files="data-*.tsv"))
+    said = f"{tmp_path / name}: read all the same: files of {items.title} are called data-*.tsv"
+    assert (len(list(items)), items.notes) == (1, [said] * (name == "mine.tsv"))
+    assert Items(tmp_path, benchmark(files=name)).notes == []
+
+
 def test_a_parquet_file_and_a_line_break_in_a_cell(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

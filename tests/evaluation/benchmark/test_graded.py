@@ -44,6 +44,10 @@ def test_the_threshold_is_the_best_there_is(rows: list[tuple[int, bool]]) -> Non
     assert not known or found == pytest.approx(max(known))
 
 
+def test_of_equally_good_thresholds_it_is_the_lowest() -> None:
+    assert best_threshold(np.array([False, True, False, True]), np.arange(4.0)) == 0.5
+
+
 @given(SCORED)
 def test_the_area_is_a_share_of_pairs(rows: list[tuple[int, bool]]) -> None:
     good, bad = ([score for score, label in rows if label == wanted] for wanted in (True, False))

@@ -210,6 +210,8 @@ def test_one_region_its_cells_and_the_sentence(tmp_path: Path) -> None:
     third = FRAME[FRAME.region == 2].assign(region=3, surprisal=lambda each: each.surprisal / 2)
     second = FRAME.assign(surprisal=FRAME.surprisal.where(FRAME.region == 1, 9 - FRAME.surprisal))
     assert design_effects(read(tmp_path, pd.concat([second, third]), "Ambiguity")).critical == "2"
+    again = FRAME[FRAME.region == 2].assign(region=3)
+    assert design_effects(read(tmp_path, pd.concat([FRAME, again]), "Ambiguity")).critical == "2"  # the first
     one = design_effects(read(tmp_path, FRAME, "Ambiguity"), region="1")
     assert [row["bits"] for row in one.rows("1")] == [-9.0, -9.0, 0.0]
     assert one.notes == []
