@@ -383,7 +383,7 @@ class TransformerLM(LanguageModel):
         state.position += 1
         state.past.feed()
         k = state.position
-        view = View.of_step(tape_row, self.depths, self.reads)
+        view = View.of_tape(tape_row, self.depths, self.reads)
         state.head_tape = self._head_tape(view)
         if self.depths is not None:
             state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
