@@ -334,7 +334,8 @@ def check_output_or_done(
             f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"
         )
     resumes = (plan.resume or plan.merging) and not is_stream(output)
-    recover_directory(output)
+    if resumes:
+        recover_directory(output)
     if resumes and os.path.lexists(output):
         is_done, unfinished = finished(output, beside), begun(output)
         if not (overwrite or unfinished):

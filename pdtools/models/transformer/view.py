@@ -42,13 +42,24 @@ class View:
         """
         tape = tape_from_attachments(attach)  # (B, N, N)
         cells = torch.ones_like(tape[0], dtype=torch.bool).tril() if reads else None
-        return cls(tape, _within(tape, depths), {name: of(tape, cells) for name, of in reads.items()})
+        return cls.of_tape(tape, depths, reads, cells)
 
     @classmethod
-    def of_step(cls, tape_row: Tensor, depths: int | None, reads: Mapping[str, Reading]) -> View:
-        """Compute the view of the last token of hypotheses, from its row of the tape int16 (R, k + 1)."""
-        read = {name: of(tape_row, None) for name, of in reads.items()}
-        return cls(tape_row, _within(tape_row, depths), read)
+    def of_tape(
+        cls, tape: Tensor, depths: int | None, reads: Mapping[str, Reading], cells: Tensor | None = None
+    ) -> View:
+        """Compute the view of a tape: of whole rows, or of the last token of hypotheses, int16 (R, k + 1).
+
+        Args:
+            tape: the tape.
+            depths, reads: see :meth:`of_rows`.
+            cells: bool (N, N), the cells that exist; None: all.
+        """
+        within = None
+        if depths is not None:
+            within = tape.clamp(max=depths - 1)
+            within = within.to(torch.uint8) if depths <= KERNEL_DEPTHS else within
+        return cls(tape, within, {name: of(tape, cells) for name, of in reads.items()})
 
     def inputs(self, *, causal: Tensor | None = None, visible: Tensor | None = None) -> ScoreInputs:
         """Return the inputs of score terms; masks as in :class:`ScoreInputs`."""
@@ -70,10 +81,3 @@ class View:
         :func:`legal_attachments`."""
         assert self.tape is not None
         return legal_attachments(self.tape, roots)
-
-
-def _within(tape: Tensor, depths: int | None) -> Tensor | None:
-    if depths is None:
-        return None
-    clamped = tape.clamp(max=depths - 1)
-    return clamped.to(torch.uint8) if depths <= KERNEL_DEPTHS else clamped

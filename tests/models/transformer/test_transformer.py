@@ -411,7 +411,7 @@ def test_a_new_kind_of_model_is_found_by_its_name(monkeypatch: pytest.MonkeyPatc
     class Config(TransformerConfig):
         layers: int = 1
 
-    registry.register("shallow", Config, TransformerLM)
+    registry.MODELS["shallow"] = registry.ModelKind(Config, TransformerLM)
     config = registry.make_config("shallow", {**IDS, "vocab_size": 9})
     assert registry.model_name(config) == "shallow"
     assert len(registry.build_model("shallow", config).blocks) == 1
