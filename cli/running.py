@@ -26,6 +26,7 @@ from pdtools.files import (
 )
 from pdtools.files.packed import has_ending
 from pdtools.jobs.devices import pick_device
+from pdtools.provenance.hub import pinned
 from pdtools.search.scores import Measure
 
 from .console import message
@@ -378,18 +379,19 @@ def _check_same_options(output: Path) -> None:
     from .main import parsed
 
     records = [output / name for name in ("results.json", "manifest.json") if (output / name).is_file()]
-    made = read_json(records[0])["provenance"]["command"][1:] if records else []
+    made = read_json(records[0]).get("provenance", {}).get("command", [])[1:] if records else []
     before, now = parsed(made), parsed(sys.argv[1:])
     if before is None or now is None:
         return
     if before.command.name != now.command.name:
         raise PdtoolsError(f"{output}: made by {before.command_path} (choose another name)")
-    different = [
-        f"{parameter.opts[0] if parameter.param_type_name == 'option' else parameter.name.upper()}"
-        f" was {before.params[parameter.name]!r}, now {now.params[parameter.name]!r}"
-        for parameter in now.command.params
-        if parameter.name not in _SAME_RESULTS and before.params[parameter.name] != now.params[parameter.name]
-    ]
+    with_commits = parsed(pinned(sys.argv[1:])).params  # as jobs record names on the Hugging Face hub
+    different = []
+    for parameter in now.command.params:
+        was, value = before.params[name := parameter.name], now.params[name]
+        if name not in _SAME_RESULTS and was not in (value, with_commits[name]):
+            called = parameter.opts[0] if parameter.param_type_name == "option" else name.upper()
+            different.append(f"{called} was {was!r}, now {value!r}")
     if different:
         raise PdtoolsError(
             f"{output}: done already, but with other options: {', '.join(different)}"
