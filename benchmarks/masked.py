@@ -26,7 +26,7 @@ from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import Pll
 from pdtools.trees import read_trees
 
-SENTENCES, BATCH, BAR, VOCABULARY = 32, 16, 1.0, 30_522
+SENTENCES, BATCH, BAR, VOCABULARY = 16, 16, 1.0, 30_522
 METRICS: dict[Pll, str] = {"original": "original", "within-word": "within_word_l2r"}
 
 
@@ -87,7 +87,7 @@ def save_bert(folder: Path, texts: Sequence[str]) -> None:
     from tokenizers import BertWordPieceTokenizer
 
     trained = BertWordPieceTokenizer(lowercase=False)
-    trained.train_from_iterator(texts, vocab_size=200, min_frequency=1, show_progress=False)
+    trained.train_from_iterator(texts, vocab_size=300, min_frequency=1, show_progress=False)
     trained.save_model(str(folder))
     tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, do_lower_case=False)
     tokenizer.save_pretrained(folder)

@@ -57,7 +57,7 @@ def _load(path: str) -> Any:
         reason, byte = said.groups() if said else (str(error), None)
         line = None
         if byte is not None:
-            with contextlib.suppress(Exception), open_packed(path) as file:  # where its packing is damaged
+            with contextlib.suppress(Exception), open_packed(path) as file:  # a damaged packing has no lines
                 line = file.read(int(byte)).count(b"\n") + 1
         raise InputError(
             f"KenLM cannot read it: {reason.split('.  ')[0].strip()}", file=path, line=line
