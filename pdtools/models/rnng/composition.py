@@ -8,7 +8,7 @@ Shapes: C constituents of at most K children, D numbers of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -74,8 +74,9 @@ class LSTMComposition(Composition):
         read = torch.stack([torch.cat([openers[:, None], each], 1)[order].T[: len(real)] for each in both])
         if multiplies_by_onednn(vectors):
             weights = [*self.forwards.all_weights, *self.backwards.all_weights]
-            states = _shared_states(weights, vectors, read, sizes)
-            found = states[:, counts[order], torch.arange(len(order), device=order.device)]
+            steps = [*_shared_states(weights, vectors, read, sizes)]
+            ended = [states[:, after:] for states, after in zip(steps, [*sizes.tolist()[1:], 0], strict=True)]
+            found = torch.cat(ended[::-1], 1)
         else:
             ways = zip((self.forwards, self.backwards), read, strict=True)
             found = torch.cat([lstm(PackedSequence(vectors[way[real]], sizes))[1][0] for lstm, way in ways])
@@ -112,20 +113,25 @@ class AttentionComposition(Composition):
         assert state is not None
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
-        if not multiplies_by_onednn(vectors):
+        query = torch.cat([self.query(labels), state], 1)[order]  # (C, 2D)
+        query = product(query, self.keys.weight.T)  # instead of the keys of all children
+        if multiplies_by_onednn(vectors):
+            n = counts[order]
+            both = torch.stack([read, _reversed(read.T, n).T])
+            states = vectors.new_zeros(2, len(order), len(real), vectors.shape[1])  # (2, C, K, D)
+            for k, some in enumerate(_shared_states(self.lstm.all_weights, vectors, both, sizes)):
+                states[:, : some.shape[1], k] = some
+            by_way = (states @ query.view(len(n), 2, -1, 1).transpose(0, 1))[..., 0]  # (2, C, K)
+            scores = by_way[0] + _reversed(by_way[1], n)
+            weights = scores.masked_fill(~real.T, -torch.inf).softmax(1)  # (C, K)
+            mixed = torch.stack([weights, _reversed(weights, n)])[:, :, None] @ states
+            mixed = torch.cat([*mixed[:, :, 0]], 1)
+        else:
             packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))
             hidden = packed.data.new_zeros(*real.shape, packed.data.shape[1])
             hidden = hidden.masked_scatter(real[:, :, None], packed.data.to(hidden.dtype))  # (K, C, 2D)
-        else:
-            both = torch.stack([read, _reversed(read.T, counts[order]).T])
-            forwards, backwards = _shared_states(self.lstm.all_weights, vectors, both, sizes)
-            place = torch.arange(len(real), device=order.device).expand(len(order), -1)
-            at = _reversed(place, counts[order]).T[:, :, None]
-            hidden = torch.cat([forwards, backwards.gather(0, at.expand_as(backwards))], 2)
-        query = torch.cat([self.query(labels), state], 1)[order]  # (C, 2D)
-        # Instead of the keys of all children their query is mapped.
-        scores = (hidden * product(query, self.keys.weight.T)).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
-        mixed = (scores.softmax(0)[:, :, None] * hidden).sum(0)
+            scores = (hidden * query).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
+            mixed = (scores.softmax(0)[:, :, None] * hidden).sum(0)
         mixed = self.dropout(torch.empty_like(mixed).index_copy(0, order, mixed))  # (C, 2D)
         label = self.dropout(self.label(labels))
         gate = _linear(self.gate, torch.cat([label, mixed], 1)).sigmoid()
@@ -154,20 +160,22 @@ def _reversed(children: Tensor, counts: Tensor) -> Tensor:
 
 def _shared_states(
     weights: Sequence[Sequence[Tensor]], vectors: Tensor, read: Tensor, sizes: Tensor
-) -> Tensor:
-    """Hidden states (2, K, C, D) of two LSTMs that read vectors; sequences with one beginning are read once.
+) -> Iterator[Tensor]:
+    """Hidden states of two LSTMs that read vectors; sequences with one beginning are read once.
 
     Args:
         weights: of each LSTM the inputs' weight, the states', and both biases.
         vectors: (any, D).
         read: int64 (2, K, C), what each LSTM reads of each sequence, the longest first.
         sizes: int64 (K,), how many sequences go on at each step.
+
+    Yields:
+        For each step (2, size, D).
     """
     used, read = torch.unique(read, return_inverse=True)
     x = vectors[used]
     inputs = torch.cat([product(x, each[0], each[2] + each[3]) for each in weights])  # (2U, 4D)
     read = read + torch.tensor([0, len(x)], device=read.device)[:, None, None]
-    states = vectors.new_zeros(*read.shape, vectors.shape[1])
     prefix = torch.zeros_like(read[:, 0])
     hidden = cell = None
     n, first = len(inputs), 0
@@ -182,17 +190,21 @@ def _shared_states(
             cell = cell[shorter]
         hidden, cell = lstm_states(gates, cell)
         first = int(prefix[0].max()) + 1
-        states[:, k, :size] = hidden[prefix]
-    return states
+        yield hidden[prefix]
 
 
 def lstm_states(gates: Tensor, cell: Tensor | None) -> tuple[Tensor, Tensor]:
     """Hidden states and cells (R, D) of an LSTM by its gates (R, 4D) and cells before; None: zeros."""
     enters, stays, new, leaves = gates.chunk(4, 1)
-    kept = enters.sigmoid() * new.tanh()
+    kept = enters.sigmoid() * _tanh(new)
     if cell is not None:
         kept = torch.addcmul(kept, stays.sigmoid(), cell)
-    return leaves.sigmoid() * kept.tanh(), kept
+    return leaves.sigmoid() * _tanh(kept), kept
+
+
+def _tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent within 2e-7, on CPUs in a fifth of the time of torch's."""
+    return (2 * x).sigmoid_().mul_(2).sub_(1)
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:

@@ -96,6 +96,7 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, composition: s
         trees = [(ids, model.read_derivation(np.array(choices))) for _, choices in some]
         for (_, choices), (_, tree) in zip(some, trees, strict=True):
             assert model._actions_of(ids[1:-1], tree)[1:] == list(choices)
+            assert not (model.actions.in_order and tree.opens[model._continues[ids[1:-1]]].any())
         scores = [score for score, _ in some]
         assert logprobs(model, trees).sum(1).tolist() == pytest.approx(scores, rel=2e-6, abs=1e-5)
         words, word = ["a", "b", "c", "d"][:n], np.arange(n)
@@ -166,6 +167,11 @@ def test_dropout_and_every_weight_that_learns() -> None:
     for name, composition in EACH:
         model = rnng(name, composition, dropout=0.3, **ROOMY).train()
         rows = random_rows(12)
+        states = model._step(torch.randn(100, 8), torch.randn(100, 2, 2, 8))
+        # In place: what the next step reads of the lower layer has dropout.
+        assert [float((states[:, 0, layer] == 0).float().mean()) for layer in (0, 1)] == pytest.approx(
+            [0.3, 0.0], abs=0.06
+        )
         losses = [model.loss(model.pack(rows)) for _ in range(2)]
         assert losses[0].sums["token_nll"] != losses[1].sums["token_nll"]
         sum(losses[0].sums.values(), torch.zeros(())).backward()
@@ -200,6 +206,7 @@ def test_chains_that_do_not_fit(name: str, opens: list[int], closes: list[int], 
     assert found == (None if fits else "more than 2 constituents opened in a row (config.max_chain)")
     row = np.array([1, 3, 4, 2])
     assert bool(logprobs(model, [(row, tree)]).isneginf().any()) != fits
+    assert not fits or len(model._actions_of(row[1:-1], tree)) - 1 <= model.derive(1, 2).most_steps
 
 
 @pytest.mark.parametrize(
