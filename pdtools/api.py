@@ -40,7 +40,7 @@ from pdtools.search.next_tokens import likeliest
 from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, Pll, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable, marked
-from pdtools.search.surprisal import PER_NAT, Unit, surprisals
+from pdtools.search.surprisal import Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
 from pdtools.stimuli.columns import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
