@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/serving.py [--rows 100000] [--different 5000]
 
 Prints JSON lines: seconds from the loaded models (the printed address) to the first page; the time of an
-answer to a sentence of 20 words at beam 50, and that of ``Model.surprisal`` (medians of interleaved runs, by
-the clock); and for a table under demo-base its own time, the longest time without a report of progress, and
-the times of sentences that are typed meanwhile.
+answer to a sentence of 20 words at beam 50, and that of ``Model.surprisal`` (means of interleaved runs, in
+CPU time); and for a table under demo-base its own time, the longest time without a report of
+progress, and the times of sentences that are typed meanwhile.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
+import psutil
 from serve_client import Client, serving
 
 import pdtools
@@ -28,7 +29,7 @@ import pdtools
 SENTENCE = (
     "The old man who lived near the river told the children that the boats were sailing toward the open sea"
 )
-BEAM, ROUNDS = 50, 7
+BEAM, ROUNDS = 50, 15
 NOUNS = ["boy", "girl", "king", "queen", "judge", "doctor", "nurse", "pilot", "baker", "poet"]
 VERBS = [
     "loved",
@@ -67,21 +68,21 @@ def say(**figures: Any) -> None:
 def sentence(model: str) -> None:
     """The first page, and a sentence beside ``Model.surprisal``."""
     plain = pdtools.load(model, beam=BEAM)
-    with serving(model, options=("--beam", str(BEAM))) as (_, address):
+    with serving(model, options=("--beam", str(BEAM))) as (process, address):
         start = time.perf_counter()
         page = Client(address)
         assert page.entered.status_code == 200
         say(first_page_seconds=time.perf_counter() - start, bytes=len(page.entered.content))
-        times: list[tuple[float, float]] = []
-        for _ in range(ROUNDS):
-            start = time.perf_counter()
+        server, own, served = psutil.Process(process.pid), 0.0, 0.0
+        for number in range(ROUNDS + 1):
+            start, before = time.process_time(), sum(server.cpu_times()[:2])
             plain.surprisal(SENTENCE)
-            middle = time.perf_counter()
+            middle = time.process_time()
             assert "document" in page.ask("sentence", SENTENCE)
-            times.append((middle - start, time.perf_counter() - middle))
-    own, served = (statistics.median(each) for each in zip(*times, strict=True))
-    ratio = statistics.median(answer / alone for alone, answer in times)
-    say(model=model, beam=BEAM, surprisal_seconds=own, answer_seconds=served, ratio=ratio)
+            if number:  # the first of each warms up
+                own, served = own + middle - start, served + sum(server.cpu_times()[:2]) - before
+    own, served = own / ROUNDS, served / ROUNDS
+    say(model=model, beam=BEAM, surprisal_seconds=own, answer_seconds=served, ratio=served / own)
 
 
 def table(rows: int, different: int) -> None:

@@ -49,8 +49,8 @@ def trace(
 
     Args:
         model: a checkpoint in memory, or the folder of a checkpoint, a run or a model of another package
-            (which has only surprisals), or one loaded. A task model has only its stacks. Of a :class:`Model`
-            that reads a context before sentences there are only surprisals, too.
+            (which has only surprisals), or one loaded. A task model has only its stacks, and a :class:`Model`
+            that reads a context before sentences only surprisals.
         sentence: running text, or words already split.
         search: search options, if the model needs a search; see :func:`pdtools.search.load_model`.
         hypotheses: number of hypotheses kept of each beam.

@@ -142,7 +142,7 @@ def _option(folder: str) -> str:
 
 
 class Answers:
-    """What a page is answered.
+    """Answers of loaded models.
 
     Args:
         models: the models.
@@ -294,8 +294,8 @@ class Answers:
         if question.kind == "next":
             how = "".join(f", {name}={value}" for name, value in widths.items())
             asked = f"next_token({_quoted(question.texts[0])}, {LIKELIEST})"
-            lines = [f"print(pdtools.load({_quoted(each.option)}{how}).{asked})" for each in self.models]
-            return [shlex.join(["python", "-c", f"import pdtools; {line}"]) for line in lines]
+            code = [f"print(pdtools.load({_quoted(each.option)}{how}).{asked})" for each in self.models]
+            return [shlex.join(["python", "-c", f"import pdtools; {line}"]) for line in code]
         options = [
             word
             for name, value in widths.items()

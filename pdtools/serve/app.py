@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import parse_qs
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +40,7 @@ _POLICY = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
+    "Content-Security-Policy": _POLICY.format(scripts="'none'"),
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -75,19 +78,12 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                added = _HEADERS | {"Content-Security-Policy": _POLICY.format(scripts="'none'")}
-                message["headers"] = [
-                    *message["headers"],
-                    *(
-                        (n.lower().encode(), v.encode())
-                        for n, v in added.items()
-                        if n.lower().encode() not in there
-                    ),
-                ]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(request) or self._app
+        answer: ASGIApp = self._refusal(request) or self._app
         await answer(scope, receive, guarded)
 
     def _is_key(self, given: str) -> bool:
@@ -142,6 +138,12 @@ class Server:
 
     def __init__(self, answers: Answers, worker: Worker, folder: Path) -> None:
         self.answers, self.worker, self._folder = answers, worker, folder
+        self.told: set[Callable[[dict[str, Any]], object]] = set()  # for each job that somebody listens to
+
+    def end(self) -> None:
+        """Let nobody listen any more."""
+        for tell in list(self.told):
+            tell({"error": "pdtools serve has ended", "end": True})
 
     def app(self, token: str, host: str, port: int) -> ASGIApp:
         """The routes behind their guard."""
@@ -178,38 +180,44 @@ class Server:
             return PlainTextResponse(str(error), 503)
 
     async def _ask(self, request: Request) -> Response:
+        data = _joined(_blocks(request, _JSON, MOST_JSON))
         try:
-            if request.headers["content-type"] != _JSON:
-                raise PdtoolsError(f"questions are {_JSON}")
-            blocks = _blocks(request, MOST_JSON, "a question")
-            data = await asyncio.wait_for(_joined(blocks), _MOST_SECONDS)
-            return _Events(self, read_question(data, table=False), None)
-        except (PdtoolsError, asyncio.TimeoutError) as error:
-            return PlainTextResponse(str(error), 400)
+            return _Events(
+                self, read_question(await asyncio.wait_for(data, _MOST_SECONDS), table=False), None
+            )
+        except _NO_QUESTION as error:
+            return _refused(error)
 
     async def _table(self, request: Request) -> Response:
-        folder = tempfile.TemporaryDirectory(dir=self._folder)
+        folder = tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
         try:
-            if request.headers["content-type"] != _BYTES:
-                raise PdtoolsError(f"tables are {_BYTES}")
             if self.worker.is_full:
                 raise PdtoolsError(FULL)
-            question = await asyncio.wait_for(_received(request, Path(folder.name)), _MOST_SECONDS)
-            return _Events(self, question, folder)
+            data = _received(_blocks(request, _BYTES, MOST_BYTES + MOST_JSON), Path(folder.name))
+            return _Events(self, await asyncio.wait_for(data, _MOST_SECONDS), folder)
         except BaseException as error:
             folder.cleanup()
-            if isinstance(error, (PdtoolsError, asyncio.TimeoutError)):
-                return PlainTextResponse(str(error), 400)
+            if isinstance(error, _NO_QUESTION):
+                return _refused(error)
             raise
 
 
-async def _blocks(request: Request, most: int, what: str) -> AsyncIterator[bytes]:
-    """A body as it comes, as long as it is within a limit.
+_NO_QUESTION = (PdtoolsError, asyncio.TimeoutError, ClientDisconnect)
+
+
+def _refused(error: BaseException) -> Response:
+    return PlainTextResponse(str(error) or "the question did not arrive in time", 400)
+
+
+async def _blocks(request: Request, form: str, most: int) -> AsyncIterator[bytes]:
+    """The body of a question as it comes, as long as it is within a limit.
 
     Raises:
-        PdtoolsError: if it is longer.
+        PdtoolsError: if it is longer, or of another form.
     """
-    too_long = PdtoolsError(f"{what} has at most {most:,} bytes")
+    if request.headers.get("content-type") != form:
+        raise PdtoolsError(f"this question has to be {form}")
+    too_long = PdtoolsError(f"a question has at most {most:,} bytes")
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or len(declared) > 15 or int(declared) > most:
         raise too_long
@@ -225,11 +233,11 @@ async def _joined(blocks: AsyncIterator[bytes]) -> bytes:
     return b"".join([block async for block in blocks])
 
 
-async def _received(request: Request, folder: Path) -> Question:
+async def _received(blocks: AsyncIterator[bytes], folder: Path) -> Question:
     """Read a table's question, the first line of the body, and write the rest into a folder."""
     head, question = b"", None
     with open(folder / "table", "wb") as stream:
-        async for block in _blocks(request, MOST_BYTES + MOST_JSON, "a table"):
+        async for block in blocks:
             if question is None:
                 head += block
                 if b"\n" not in head:
@@ -273,9 +281,11 @@ class _Events(Response):
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        steps = self._server.answers.steps(self._question, self._folder and Path(self._folder.name))
+        folder = None if self._folder is None else Path(self._folder.name)
+        steps = self._server.answers.steps(self._question, folder)
         job = Job(self._question.page, steps, tell, self._folder)
         gone = asyncio.ensure_future(_disconnected(receive))
+        self._server.told.add(tell)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             self._server.worker.ask(job)
@@ -293,6 +303,7 @@ class _Events(Response):
                     break
         finally:
             gone.cancel()
+            self._server.told.discard(tell)
             self._server.worker.leave(job)
 
 
@@ -332,16 +343,23 @@ def run(
     token = secrets.token_urlsafe(24)
     worker = Worker(say)
     with tempfile.TemporaryDirectory(prefix="pdtools-serve-", ignore_cleanup_errors=True) as folder:
-        app = Server(answers, worker, Path(folder)).app(token, host, listening.getsockname()[1])
+        server = Server(answers, worker, Path(folder))
+        app = server.app(token, host, listening.getsockname()[1])
         ready(token)
         try:
-            server_of(app).run(sockets=[listening])
+            server_of(app, server.end).run(sockets=[listening])
         finally:
             worker.stop(0.3)
 
 
-def server_of(app: ASGIApp) -> uvicorn.Server:
-    """A server that says nothing of requests, and ends a second after it is asked to, whoever listens."""
+def server_of(app: ASGIApp, ending: Callable[[], object]) -> uvicorn.Server:
+    """A server that says nothing of requests; ``ending`` is called when a signal ends it."""
+
+    class Ending(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            ending()
+            super().handle_exit(sig, frame)
+
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -353,4 +371,4 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(config)
+    return Ending(config)

@@ -1,4 +1,4 @@
-"""What a page may ask, with its limits."""
+"""Questions of a page, with their limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Question:
 
     Attributes:
         page: the page, by a name that it made up.
-        kind: what is asked.
+        kind: sort of question.
         texts: the sentence; the two of a pair; the beginning of a sentence; none for a table.
         beam: hypotheses of the search; None: as the command line says.
         context: sentences read before.
@@ -74,6 +74,7 @@ def read_question(data: bytes, *, table: bool) -> Question:
         raise PdtoolsError("this is no JSON") from error
     if not isinstance(found, dict):
         raise PdtoolsError("this is no question")
+    kind: Any
     kind, beam, page, words = (found.get(name) for name in ("kind", "beam", "page", "words"))
     if kind not in get_args(Kind) or (kind == "table") != table:
         raise PdtoolsError("this is no question")

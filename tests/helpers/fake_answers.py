@@ -17,9 +17,9 @@ class FakeAnswers:
     """Answers with what was asked; a table has ``steps`` steps.
 
     Attributes:
-        events: what was done, in order: texts of questions, numbers of a table's steps.
-        gate: what each step waits for, but of questions that begin with ``quick``.
-        said: what the server prints.
+        events: texts of questions and numbers of a table's steps, in the order of the work.
+        gate: opens all steps but those of questions that begin with ``quick``.
+        said: lines that the server is to print.
     """
 
     def __init__(self, steps: int = 5) -> None:

@@ -79,7 +79,8 @@ def served(answers: Any, folder: Path) -> Iterator[str]:
     worker = Worker(said.append)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        server = server_of(Server(answers, worker, folder).app(TOKEN, "127.0.0.1", port))
+        routes = Server(answers, worker, folder)
+        server = server_of(routes.app(TOKEN, "127.0.0.1", port), routes.end)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
@@ -99,7 +100,8 @@ def serving(*models: str, options: tuple[str, ...] = ()) -> Iterator[tuple[subpr
     for each in models:
         command += ["--model", each]
     environment = {**os.environ, "DISPLAY": ""}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()

@@ -53,7 +53,7 @@ class Page:
 
 
 def document_of(page: Page, made: Mapping[str, Any]) -> dict[str, Any]:
-    """What the script of a page reads at once; ``made``: see :func:`pdtools.provenance.provenance`."""
+    """The data that a page's script reads at once; ``made``: see :func:`pdtools.provenance.provenance`."""
     return {
         "schema": SCHEMA,
         "kind": page.kind,
@@ -70,7 +70,7 @@ def render(page: Page, made: Mapping[str, Any], nonce: str | None = None) -> str
     Args:
         page: the content.
         made: see :func:`pdtools.provenance.provenance`.
-        nonce: of a page that is served, under a policy of its own that lets scripts of this nonce run.
+        nonce: for a served page, whose policy lets scripts with it run; None: the page has its own policy.
 
     Raises:
         PdtoolsError: for a page with charts, without vl-convert-python, or if that fails.
