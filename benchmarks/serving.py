@@ -1,6 +1,6 @@
 """How long a page of ``pdtools serve`` waits.
 
-    OMP_NUM_THREADS=1 python benchmarks/serving.py [--rows 100000] [--different 5000]
+    OMP_NUM_THREADS=1 python benchmarks/serving.py [--rows 100000] [--different 1000]
 
 Prints JSON lines: seconds from the loaded models (the printed address) to the first page; the time of an
 answer to a sentence of 20 words at beam 50, and that of ``Model.surprisal`` (means of interleaved runs, in
@@ -29,7 +29,7 @@ import pdtools
 SENTENCE = (
     "The old man who lived near the river told the children that the boats were sailing toward the open sea"
 )
-BEAM, ROUNDS = 50, 15
+BEAM, ROUNDS = 50, 30
 NOUNS = ["boy", "girl", "king", "queen", "judge", "doctor", "nurse", "pilot", "baker", "poet"]
 VERBS = [
     "loved",
@@ -128,7 +128,7 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--different", type=int, default=5_000, help="sentences among them")
+    parser.add_argument("--different", type=int, default=1_000, help="sentences among them")
     parser.add_argument("--model", default="english")
     given = parser.parse_args()
     sentence(given.model)

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import secrets
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _JSON, _BYTES = "application/json", "application/octet-stream"
 _MOST_SECONDS = 120  # for a body to arrive
 _BLOCK = 1 << 16
+_SWITCH_SECONDS = 0.0005
 _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -339,6 +341,8 @@ def run(
         PdtoolsError: if a model cannot be loaded.
         KeyboardInterrupt: after Ctrl-C.
     """
+    # A model gives way to Python after each of its many operations: to a table's thread not for long.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     answers = Answers(load(settings))
     token = secrets.token_urlsafe(24)
     worker = Worker(say)

@@ -48,18 +48,18 @@ class Client:
             if response.status_code != 200:
                 yield {"refused": response.status_code, "error": response.read().decode()}
                 return
-            held = b""
-            for block in response.iter_raw():
+            blocks, held = response.iter_raw(), bytearray()
+            for block in blocks:
                 held += block
-                while b"\n" in held:
-                    line, _, rest = held.partition(b"\n")
-                    event = json.loads(line)
-                    if len(rest) < event.get("bytes", 0):
-                        break
-                    held = rest[event.get("bytes", 0) :]
+                while (end := held.find(b"\n")) >= 0:
+                    event = json.loads(held[:end])
+                    del held[: end + 1]
                     yield event
-                    if "bytes" in event:
-                        yield rest[: event["bytes"]]
+                    if (size := event.get("bytes")) is not None:
+                        while len(held) < size:
+                            held += next(blocks)
+                        yield bytes(held[:size])
+                        del held[:size]
 
     def ask(self, kind: str, *texts: str, **more: Any) -> Any:
         """The answer, or the event that is told instead."""

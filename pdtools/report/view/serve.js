@@ -55,7 +55,7 @@ kinds.serve = () => {
     const question = JSON.stringify({ page: id, kind: kind(), texts: table ? [] : [text, bad].slice(0, kind() === "pair" ? 2 : 1).map((field) => field.value.trim()), beam: beam.value ? Number(beam.value) : null, words: words.checked, context: fields().context, name: table ? chosen.name : "" });
     running[table]?.abort();
     const mine = latest = running[table] = new AbortController();
-    const address = location.hash;
+    const address = location.hash, sort = `${KINDS[kind()][0].toLowerCase()}${beam.value ? `, beam ${beam.value}` : ""}`;
     const stop = table ? make("button", { type: "button", click: () => { mine.abort(); say("Stopped."); } }, "Stop") : "";
     const tell = (...message) => latest === mine && say(...message);
     tell("…");
@@ -70,7 +70,7 @@ kinds.serve = () => {
         else if (event.of !== undefined) tell(make("progress", { max: event.of, value: event.done }), ` ${event.done.toLocaleString("en")} of ${event.of.toLocaleString("en")} sentences `, stop);
         else if (event.answer) {
           const answer = { ...event.answer, address, csv: bytes && new Blob([bytes], { type: "text/csv" }) };
-          remember(answer, table ? chosen.name : JSON.parse(question).texts.join(" / "));
+          remember(answer, table ? chosen.name : JSON.parse(question).texts.join(" / "), sort);
           if (latest === mine) { say(""); return show(answer); }
           say(`${chosen?.name ?? "The answer"} is done: it is among “This visit”.`);
         }
@@ -105,9 +105,9 @@ kinds.serve = () => {
     }
   }
 
-  function remember(answer, name) {
+  function remember(answer, name, sort) {
     const again = make("button", { class: "link", type: "button", click: () => { latest = null; window.history.replaceState(null, "", answer.address || "#"); fill(); say(""); show(answer); } }, name || "(the beginning)");
-    past.prepend(make("li", {}, again, " ", make("span", { class: "soft" }, `${KINDS[kind()][0].toLowerCase()}${beam.value ? `, beam ${beam.value}` : ""}`)));
+    past.prepend(make("li", {}, again, " ", make("span", { class: "soft" }, sort)));
     visit.hidden = false;
   }
 
