@@ -164,7 +164,7 @@ def _shared_states(
     """Hidden states of two LSTMs that read vectors; sequences with one beginning are read once.
 
     Args:
-        weights: of each LSTM the inputs' weight, the states', and both biases.
+        weights: each LSTM's weights of inputs and of states, and both biases.
         vectors: (any, D).
         read: int64 (2, K, C), what each LSTM reads of each sequence, the longest first.
         sizes: int64 (K,), how many sequences go on at each step.
@@ -183,7 +183,7 @@ def _shared_states(
         # Different prefixes, those of the first LSTM first.
         key, prefix = torch.unique(prefix[:, :size] * n + read[:, k, :size], return_inverse=True)
         gates = inputs[key % n]
-        if hidden is not None:
+        if hidden is not None and cell is not None:
             shorter = key // n
             parts = zip((hidden[:first], hidden[first:]), weights, strict=True)
             gates += torch.cat([product(part, each[1]) for part, each in parts])[shorter]

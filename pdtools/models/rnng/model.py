@@ -211,7 +211,7 @@ class RnngLM(ActionLM):
     def _step(self, x: Tensor, previous: Tensor) -> Tensor:
         """States (R, 2, layers, D), hidden and cells, after inputs (R, D); lower hidden ones have dropout."""
         hidden, cells = [], []
-        for layer, cell in enumerate(self.cells):
+        for layer, cell in enumerate(cast(Sequence[nn.LSTMCell], self.cells)):
             before = previous[:, 0, layer], previous[:, 1, layer]
             if multiplies_by_onednn(x):
                 gates = product(x, cell.weight_ih, cell.bias_ih)
