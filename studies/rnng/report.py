@@ -139,7 +139,7 @@ def finding(scores: Scores) -> str:
     """Sentences: how many runs have every primary measure, and where RNNG stands."""
     runs = [run for of_model in scores["runs"].values() for run in of_model.values()]
     whole = sum({"perplexity", "sg"} <= run.keys() for run in runs)
-    sentences = [] if whole == RUNS else [f"So far {whole} of {RUNS} runs are scored."]
+    sentences = [] if whole == RUNS else [f"Scored so far: {whole} of {RUNS} runs."]
     names = {
         "perplexity": "perplexity",
         "sg": "SG score",

@@ -63,7 +63,7 @@ def test_tables(report: ModuleType, tmp_path: Path) -> None:
     assert report.relation(scores, "sg") == "above the base LM, not told apart from TG"
     assert report.rates(scores) == "7.50 at 2e-3, 7.25 at 4e-3, 7.75 at 8e-3"
     assert report.finding(scores) == (
-        "So far 5 of 8 runs are scored. The RNNG's perplexity is 355.1, above the base LM, below TG."
+        "Scored so far: 5 of 8 runs. The RNNG's perplexity is 355.1, above the base LM, below TG."
         " The RNNG's SG score is 42.5, above the base LM, not told apart from TG."
         " The RNNG's labelled F1 is 71.8, above TG."
     )
