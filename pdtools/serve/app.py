@@ -7,15 +7,15 @@ import hmac
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +28,8 @@ from pdtools.serve import questions
 from pdtools.serve.answers import Answers, load
 from pdtools.serve.questions import MOST_BYTES, MOST_JSON, Question, read_question
 from pdtools.serve.worker import FULL, Job, Worker
+
+T = TypeVar("T")
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _JSON, _BYTES = "application/json", "application/octet-stream"
@@ -109,15 +111,16 @@ class Guard:
             is_post or request.headers.get("sec-fetch-mode") != "navigate"
         ):
             return PlainTextResponse("Another site has no business here.\n", 403)
+        is_first = request.method == "GET" and request.scope["path"] == "/"
         given = parse_qs(request.url.query).get("token")
-        if request.method == "GET" and request.url.path == "/" and given:
+        if is_first and given:
             if len(given) != 1 or not self._is_key(given[0]):
                 return PlainTextResponse(_REFUSED, 403)
             found = RedirectResponse("/", 303)
             found.set_cookie(self.cookie, self._token, httponly=True, samesite="strict", path="/")
             return found
         if not self._is_key(request.cookies.get(self.cookie, "")):
-            if request.url.path == "/" and request.method == "GET" and request.url.query != "again":
+            if is_first and request.url.query != "again":
                 nonce = secrets.token_urlsafe(16)
                 return _html(_AGAIN.format(refused=_REFUSED, nonce=nonce), nonce, 403)
             return PlainTextResponse(_REFUSED, 403)
@@ -181,10 +184,9 @@ class Server:
         try:
             if request.headers["content-type"] != _JSON:
                 raise PdtoolsError(f"questions are {_JSON}")
-            blocks = _blocks(request, MOST_JSON, "a question")
-            data = await asyncio.wait_for(_joined(blocks), _MOST_SECONDS)
+            data = await _arrived(_joined(_blocks(request, MOST_JSON, "a question")))
             return _Events(self, read_question(data, table=False), None)
-        except (PdtoolsError, asyncio.TimeoutError) as error:
+        except PdtoolsError as error:
             return PlainTextResponse(str(error), 400)
 
     async def _table(self, request: Request) -> Response:
@@ -194,13 +196,27 @@ class Server:
                 raise PdtoolsError(f"tables are {_BYTES}")
             if self.worker.is_full:
                 raise PdtoolsError(FULL)
-            question = await asyncio.wait_for(_received(request, Path(folder.name)), _MOST_SECONDS)
+            question = await _arrived(_received(request, Path(folder.name)))
             return _Events(self, question, folder)
         except BaseException as error:
             folder.cleanup()
-            if isinstance(error, (PdtoolsError, asyncio.TimeoutError)):
+            if isinstance(error, PdtoolsError):
                 return PlainTextResponse(str(error), 400)
             raise
+
+
+async def _arrived(coming: Awaitable[T]) -> T:
+    """Wait for what is read of a body, as long as it may take.
+
+    Raises:
+        PdtoolsError: if it takes longer, or whoever sends it leaves.
+    """
+    try:
+        return await asyncio.wait_for(coming, _MOST_SECONDS)
+    except asyncio.TimeoutError as error:
+        raise PdtoolsError(f"the question took longer than {_MOST_SECONDS} seconds to arrive") from error
+    except ClientDisconnect as error:
+        raise PdtoolsError("the question broke off") from error
 
 
 async def _blocks(request: Request, most: int, what: str) -> AsyncIterator[bytes]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -139,6 +140,24 @@ def test_a_model_that_fails_is_a_message(address: str, answers: FakeAnswers) -> 
     answers.said.append("no answer: ZeroDivisionError: /home/someone/secret")  # on the terminal
 
 
+def test_a_folder_that_is_written_yet_ends_no_worker(tmp_path: Path) -> None:
+    class Busy(TemporaryDirectory[str]):
+        def cleanup(self) -> None:
+            raise OSError("Directory not empty")
+
+    def steps(text: str) -> Generator[dict[str, Any]]:
+        yield {"done": text}
+
+    told: list[dict[str, Any]] = []
+    working = worker.Worker(lambda line: None)
+    working.ask(worker.Job("a", steps("a"), told.append, Busy(dir=tmp_path)))
+    until(lambda: {"end": True} in told)
+    working.ask(worker.Job("b", steps("b"), told.append))
+    until(lambda: len(told) == 4)
+    assert told == [{"done": "a"}, {"end": True}, {"done": "b"}, {"end": True}]
+    assert working.stop(10)
+
+
 @pytest.mark.linux
 def test_ctrl_c_ends_it_while_a_client_listens() -> None:
     with serving("demo-base") as (process, address):
@@ -166,7 +185,8 @@ def test_what_cannot_be_served_is_said_before_models_are_loaded(
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in said("--port", str(taken.getsockname()[1]))
-    assert "name the one address" in said("--host", "0.0.0.0")
+    for everywhere in ("0.0.0.0", "0", "::0", "000.0.0.0"):
+        assert "name the one address" in said("--host", everywhere)
     assert "--host nowhere.invalid" in said("--host", "nowhere.invalid")
     assert "max_batch" in said("--search", "max_batch=2")
     monkeypatch.setattr("pdtools.cli.serve.find_spec", lambda name: None)

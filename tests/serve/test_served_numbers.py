@@ -22,6 +22,7 @@ from pdtools.provenance.hub import find_model
 from pdtools.search.model import ModelSettings
 from pdtools.search.options import SearchOptions
 from pdtools.serve.answers import Answers, load
+from pdtools.serve.questions import MOST_CHARS
 
 TEXT = "The dog that chased the cats barks."
 GOOD, BAD = "The dogs near the horse bark.", "The dogs near the horse barks."
@@ -163,6 +164,12 @@ def test_a_table_has_the_bytes_of_the_command(
     assert answer["document"]["kind"] == "stimuli"
     assert ("--on-error" in words) == (name == "rejected.csv")
     assert any("row 6: no score" in note for note in answer["document"]["notes"]) == (name == "rejected.csv")
+
+
+def test_sentences_of_tables_are_as_short_as_typed_ones(page: Client) -> None:
+    long = "sentence\nThe dog barks.\n" + "(" * (MOST_CHARS + 1) + "\n"
+    *_, error, _ = page.events("table", table=long.encode(), name="a.csv")
+    assert error == {"error": "row 3: a sentence has at most 2,000 characters, not 2,001"}
 
 
 def test_commands_give_what_is_shown(page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
