@@ -154,7 +154,14 @@ class Server:
             Route("/ask", self._ask, methods=["POST"]),
             Route("/table", self._table, methods=["POST"]),
         ]
-        return Guard(Starlette(routes=routes), token, host, port)
+        found = Starlette(routes=routes, exception_handlers={Exception: self._failed})
+        return Guard(found, token, host, port)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        self.worker.say(f"no answer: {type(error).__name__}: {error}")
+        return PlainTextResponse(
+            f"pdtools serve failed ({type(error).__name__}): the terminal says more", 500
+        )
 
     async def _page(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
@@ -357,16 +364,16 @@ def run(
 
 
 def server_of(app: ASGIApp) -> uvicorn.Server:
-    """A server that says nothing of requests, and ends a second after it is asked to, whoever listens."""
+    """A server that says nothing of requests, and ends when it is asked to, whoever listens."""
     config = uvicorn.Config(
         app,
         access_log=False,
         log_config=None,
-        log_level="error",
+        log_level="critical",  # what is cancelled at the end is no error
         lifespan="off",
         server_header=False,
         proxy_headers=False,
         ws="none",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=0,
     )
     return uvicorn.Server(config)

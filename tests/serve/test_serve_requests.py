@@ -252,7 +252,24 @@ def test_who_leaves_while_a_question_comes_and_who_is_slow(
     with socket.create_connection((host, int(port))) as slow:
         slow.sendall(f"{head}{{".encode())
         slow.settimeout(10)
-        answer = slow.recv(4096)
+        answer = b""
+        while not answer.endswith(b"to arrive"):
+            answer += slow.recv(4096)
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.endswith(b"the question took longer than 0.5 seconds to arrive")
     assert caplog.records == []
+
+
+def test_a_fault_of_the_server_is_a_line(
+    page: Client, answers: FakeAnswers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("pdtools.serve.app.read_question", lambda data, table: 1 // 0)
+        answer = page.http.post("/ask", content=b"{}", headers=JSON)
+    assert (answer.status_code, answer.text) == (
+        500,
+        "pdtools serve failed (ZeroDivisionError): the terminal says more",
+    )
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert caplog.records == []
+    answers.said.append("no answer: ZeroDivisionError: integer division or modulo by zero")

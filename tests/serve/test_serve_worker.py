@@ -159,17 +159,27 @@ def test_a_folder_that_is_written_yet_ends_no_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.linux
-def test_ctrl_c_ends_it_while_a_client_listens() -> None:
+@pytest.mark.parametrize("asked", ["table", "sentence", "nothing"])
+def test_ctrl_c_ends_it_while_a_client_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serving("demo-base") as (process, address):
         page = Client(address)
         rows = [f"The {a} {b} loved the {c}." for a in ("old", "sad") for b in NOUNS for c in NOUNS]
-        table = "\n".join(["sentence", *rows]).encode()
-        told = iter(page.events("table", table=table, name="a.csv"))
-        assert next(told)["of"] == len(rows)
+        told = iter(page.events("table", table="\n".join(["sentence", *rows]).encode(), name="a.csv"))
+        if asked != "nothing":
+            assert next(told)["of"] == len(rows)
+        if asked == "sentence":
+            words = "The dog that chased the cats " * 60 + "barks."
+            told = iter(Client(address, "b").events("sentence", words, beam=1000))
+            assert next(told)["table"]
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert time.monotonic() - start < 2
+    assert capfd.readouterr().err.splitlines()[1:] == ["pdtools: interrupted"]
+    assert not any(tmp_path.iterdir())
 
 
 NOUNS = ["king", "queen", "judge", "doctor", "nurse", "pilot", "baker", "poet", "farmer", "singer", "guard"]
