@@ -127,6 +127,7 @@ INSIDE = [
     ("POST", "/ask", JSON | {"Origin": "https://{host}"}, 403),
     ("POST", "/ask", JSON | {"Host": "evil.example", "Origin": "http://evil.example"}, 421),
     ("POST", "/ask", JSON | {"Sec-Fetch-Site": "same-site"}, 403),
+    ("POST", "/ask", JSON | {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
     ("GET", "/", {"Origin": "http://evil.example"}, 403),
     ("POST", "/ask", {"Content-Type": "text/plain"}, 415),
     ("POST", "/ask", {"Content-Type": "application/x-www-form-urlencoded"}, 415),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -138,6 +139,32 @@ def test_a_model_that_fails_is_a_message(address: str, answers: FakeAnswers) -> 
     assert "memory" in page.ask("sentence", "memory")["error"]
     assert page.ask("sentence", "fine")["document"]["texts"] == ["fine"]
     answers.said.append("no answer: ZeroDivisionError: /home/someone/secret")  # on the terminal
+
+
+def test_a_page_keeps_its_table_and_who_left_takes_no_room(tmp_path: Path) -> None:
+    gate, told = threading.Event(), list[dict[str, Any]]()
+
+    def steps(text: str) -> Generator[dict[str, Any]]:
+        gate.wait(20)
+        yield {"done": text}
+
+    def job(text: str, **more: Any) -> worker.Job:
+        return worker.Job("page", steps(text), told.append, **more)
+
+    working = worker.Worker(lambda line: None)
+    working.ask(job("first"))
+    until(lambda: not working._waiting)
+    working.ask(job("table", folder=TemporaryDirectory(dir=tmp_path)))
+    for _ in range(worker.MOST_WAITING):
+        left = job("left")
+        working.ask(left)
+        working.leave(left)
+    working.ask(job("last"))
+    gate.set()
+    until(lambda: {"done": "table"} in told)
+    assert [each["done"] for each in told if "done" in each] == ["first", "last", "table"]
+    assert not any("error" in each or "replaced" in each for each in told)
+    assert working.stop(10)
 
 
 def test_a_folder_that_is_written_yet_ends_no_worker(tmp_path: Path) -> None:

@@ -97,12 +97,14 @@ def test_a_context_is_read_before_and_no_folder_is_told(
         *_, found, _ = other.events("table", table=table, name="a.csv", context=lines)
         told = list(other.events("table", table=b'item,sentence\n1,a\n"', name="a.csv"))
         shown = [other.entered.text, answer, wrong, other.ask("sentence", "a b c"), told]
+        narrow = other.ask("sentence", "a b c", context=lines, beam=3)["document"]["command"]
         assert "'command'" not in str(answer["document"]["provenance"])
     assert not any(hidden in str(shown) for hidden in ("secret", str(tmp_path), "/tmp"))
     assert told[-2] == {"error": "row 3: not CSV: unexpected end of data"}
     assert answer["document"]["command"] == (
         "pdtools surprisal --text 'a b c' --model base --beam 20 --context <(printf '%s\\n' 'a b' 'c c')"
     )
+    assert "--beam 3 --context" in narrow
     monkeypatch.chdir(tmp_path / "secret")
     Path("context.txt").write_text(lines + "\n")
     Path("a.csv").write_bytes(table)
