@@ -7,6 +7,7 @@ import socket
 import sys
 import webbrowser
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 import typer
@@ -85,11 +86,11 @@ def _socket(host: str, port: int) -> socket.socket:
     Raises:
         PdtoolsError: if there is no such address here, or the port is taken.
     """
-    if host in ("0.0.0.0", "::", ""):
-        raise PdtoolsError(f"--host {host}: name the one address by which others reach this machine")
     found: Any = None
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if ip_address(str(address[0]).partition("%")[0]).is_unspecified:
+            raise PdtoolsError(f"--host {host}: name the one address by which others reach this machine")
         found = socket.socket(family, kind)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)

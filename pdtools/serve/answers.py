@@ -37,7 +37,7 @@ from pdtools.search.next_tokens import likeliest
 from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, Context
 from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import PER_NAT, word_rows
-from pdtools.serve.questions import LIKELIEST, MOST_ROWS, Question
+from pdtools.serve.questions import LIKELIEST, MOST_CHARS, MOST_ROWS, Question
 from pdtools.stimuli.columns import make_table, new_columns, write
 from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
 from pdtools.stimuli.table import read_stimuli
@@ -226,6 +226,10 @@ class Answers:
             if len(sheet.numbers) > MOST_ROWS:
                 raise PdtoolsError(f"a table has at most {MOST_ROWS:,} rows, not {len(sheet.numbers):,}")
             stimuli = yield from _beside(lambda: read_stimuli(sheet, {}, words=question.words))
+            for text, row in zip(stimuli.texts, stimuli.row.tolist(), strict=True):
+                if len(text) > MOST_CHARS:
+                    most = f"a sentence has at most {MOST_CHARS:,} characters, not {len(text):,}"
+                    raise InputError(most, line=sheet.numbers[row])
             new_columns(stimuli)
             models = named_models(self._asked(question, measures=("structure",)), [])
             rejects = Rejects("skip")

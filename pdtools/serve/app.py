@@ -8,11 +8,11 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import uvicorn
@@ -31,6 +31,8 @@ from pdtools.serve import questions
 from pdtools.serve.answers import Answers, load
 from pdtools.serve.questions import MOST_BYTES, MOST_JSON, Question, read_question
 from pdtools.serve.worker import FULL, Job, Worker
+
+T = TypeVar("T")
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _JSON, _BYTES = "application/json", "application/octet-stream"
@@ -107,15 +109,16 @@ class Guard:
             is_post or request.headers.get("sec-fetch-mode") != "navigate"
         ):
             return PlainTextResponse("Another site has no business here.\n", 403)
+        is_first = request.method == "GET" and request.scope["path"] == "/"
         given = parse_qs(request.url.query).get("token")
-        if request.method == "GET" and request.url.path == "/" and given:
+        if is_first and given:
             if len(given) != 1 or not self._is_key(given[0]):
                 return PlainTextResponse(_REFUSED, 403)
             found = RedirectResponse("/", 303)
             found.set_cookie(self.cookie, self._token, httponly=True, samesite="strict", path="/")
             return found
         if not self._is_key(request.cookies.get(self.cookie, "")):
-            if request.url.path == "/" and request.method == "GET" and request.url.query != "again":
+            if is_first and request.url.query != "again":
                 nonce = secrets.token_urlsafe(16)
                 return _html(_AGAIN.format(refused=_REFUSED, nonce=nonce), nonce, 403)
             return PlainTextResponse(_REFUSED, 403)
@@ -155,7 +158,14 @@ class Server:
             Route("/ask", self._ask, methods=["POST"]),
             Route("/table", self._table, methods=["POST"]),
         ]
-        return Guard(Starlette(routes=routes), token, host, port)
+        found = Starlette(routes=routes, exception_handlers={Exception: self._failed})
+        return Guard(found, token, host, port)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        self.worker.say(f"no answer: {type(error).__name__}: {error}")
+        return PlainTextResponse(
+            f"pdtools serve failed ({type(error).__name__}): the terminal says more", 500
+        )
 
     async def _page(self, request: Request) -> Response:
         nonce = secrets.token_urlsafe(16)
@@ -184,11 +194,10 @@ class Server:
     async def _ask(self, request: Request) -> Response:
         data = _joined(_blocks(request, _JSON, MOST_JSON))
         try:
-            return _Events(
-                self, read_question(await asyncio.wait_for(data, _MOST_SECONDS), table=False), None
-            )
-        except _NO_QUESTION as error:
-            return _refused(error)
+            question = read_question(await _arrived(data), table=False)
+        except PdtoolsError as error:
+            return PlainTextResponse(str(error), 400)
+        return _Events(self, question, None)
 
     async def _table(self, request: Request) -> Response:
         folder = tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
@@ -196,19 +205,26 @@ class Server:
             if self.worker.is_full:
                 raise PdtoolsError(FULL)
             data = _received(_blocks(request, _BYTES, MOST_BYTES + MOST_JSON), Path(folder.name))
-            return _Events(self, await asyncio.wait_for(data, _MOST_SECONDS), folder)
+            return _Events(self, await _arrived(data), folder)
         except BaseException as error:
             folder.cleanup()
-            if isinstance(error, _NO_QUESTION):
-                return _refused(error)
+            if isinstance(error, PdtoolsError):
+                return PlainTextResponse(str(error), 400)
             raise
 
 
-_NO_QUESTION = (PdtoolsError, asyncio.TimeoutError, ClientDisconnect)
+async def _arrived(coming: Awaitable[T]) -> T:
+    """Wait for what is read of a body, as long as it may take.
 
-
-def _refused(error: BaseException) -> Response:
-    return PlainTextResponse(str(error) or "the question did not arrive in time", 400)
+    Raises:
+        PdtoolsError: if it takes longer, or whoever sends it leaves.
+    """
+    try:
+        return await asyncio.wait_for(coming, _MOST_SECONDS)
+    except asyncio.TimeoutError as error:
+        raise PdtoolsError(f"the question took longer than {_MOST_SECONDS} seconds to arrive") from error
+    except ClientDisconnect as error:
+        raise PdtoolsError("the question broke off") from error
 
 
 async def _blocks(request: Request, form: str, most: int) -> AsyncIterator[bytes]:
@@ -357,7 +373,7 @@ def run(
 
 
 def server_of(app: ASGIApp, ending: Callable[[], object]) -> uvicorn.Server:
-    """A server that says nothing of requests; ``ending`` is called when a signal ends it."""
+    """A server that says nothing of requests; ``ending`` is called when a signal ends it, whoever listens."""
 
     class Ending(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -368,11 +384,11 @@ def server_of(app: ASGIApp, ending: Callable[[], object]) -> uvicorn.Server:
         app,
         access_log=False,
         log_config=None,
-        log_level="error",
+        log_level="critical",  # what is cancelled at the end is no error
         lifespan="off",
         server_header=False,
         proxy_headers=False,
         ws="none",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=0,
     )
     return Ending(config)

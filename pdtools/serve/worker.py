@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -43,7 +44,8 @@ class Job:
         """Tell what is left to tell, and the end."""
         self.steps.close()
         if self.folder is not None:
-            self.folder.cleanup()
+            with suppress(OSError):  # it is written yet; what is left goes with the server's folder
+                self.folder.cleanup()
         if event:
             self.tell(event)
         self.tell({"end": True})

@@ -97,6 +97,7 @@ OTHERS = [
     ("GET", f"/?token={TOKEN}", {"Host": "127.0.0.1.evil.example"}, 421),
     ("GET", f"/?token={TOKEN}", {"Host": "127.0.0.1@evil.example"}, 421),
     ("GET", f"/?token={TOKEN}", {"Host": ""}, 421),
+    ("GET", f"/%0a?token={TOKEN}", {}, 403),
     ("GET", f"/?token={TOKEN}", {"Origin": "null"}, 403),
     ("GET", f"/?token={TOKEN}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
 ]
@@ -126,6 +127,7 @@ INSIDE = [
     ("POST", "/ask", JSON | {"Origin": "https://{host}"}, 403),
     ("POST", "/ask", JSON | {"Host": "evil.example", "Origin": "http://evil.example"}, 421),
     ("POST", "/ask", JSON | {"Sec-Fetch-Site": "same-site"}, 403),
+    ("POST", "/ask", JSON | {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
     ("GET", "/", {"Origin": "http://evil.example"}, 403),
     ("POST", "/ask", {"Content-Type": "text/plain"}, 415),
     ("POST", "/ask", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
@@ -235,3 +237,40 @@ def test_tables_are_limited_before_they_are_kept(page: Client) -> None:
             for each in body:  # the server may end the connection while more is sent
                 plain.sendall(each)
             assert plain.recv(4096).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(("path", "form"), [("/ask", "json"), ("/table", "octet-stream")])
+def test_who_leaves_while_a_question_comes_and_who_is_slow(
+    page: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, path: str, form: str
+) -> None:
+    monkeypatch.setattr("pdtools.serve.app._MOST_SECONDS", 0.5)
+    host, _, port = page.origin.removeprefix("http://").partition(":")
+    cookie = "; ".join(f"{name}={value}" for name, value in page.http.cookies.items())
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {page.origin}\r\nCookie: {cookie}\r\n"
+    head += f"Content-Type: application/{form}\r\nContent-Length: 1000\r\n\r\n"
+    with socket.create_connection((host, int(port))) as leaving:
+        leaving.sendall(f"{head}{{".encode())
+    with socket.create_connection((host, int(port))) as slow:
+        slow.sendall(f"{head}{{".encode())
+        slow.settimeout(10)
+        answer = b""
+        while not answer.endswith(b"to arrive"):
+            answer += slow.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b"the question took longer than 0.5 seconds to arrive")
+    assert caplog.records == []
+
+
+def test_a_fault_of_the_server_is_a_line(
+    page: Client, answers: FakeAnswers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("pdtools.serve.app.read_question", lambda data, table: 1 // 0)
+        answer = page.http.post("/ask", content=b"{}", headers=JSON)
+    assert (answer.status_code, answer.text) == (
+        500,
+        "pdtools serve failed (ZeroDivisionError): the terminal says more",
+    )
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert caplog.records == []
+    answers.said.append("no answer: ZeroDivisionError: integer division or modulo by zero")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -140,14 +142,66 @@ def test_a_model_that_fails_is_a_message(address: str, answers: FakeAnswers) -> 
     answers.said.append("no answer: ZeroDivisionError: /home/someone/secret")  # on the terminal
 
 
+def test_a_page_keeps_its_table_and_who_left_takes_no_room(tmp_path: Path) -> None:
+    gate, told = threading.Event(), list[dict[str, Any]]()
+
+    def steps(text: str) -> Generator[dict[str, Any]]:
+        gate.wait(20)
+        yield {"done": text}
+
+    def job(text: str, **more: Any) -> worker.Job:
+        return worker.Job("page", steps(text), told.append, **more)
+
+    working = worker.Worker(lambda line: None)
+    working.ask(job("first"))
+    until(lambda: not working._waiting)
+    working.ask(job("table", folder=TemporaryDirectory(dir=tmp_path)))
+    for _ in range(worker.MOST_WAITING):
+        left = job("left")
+        working.ask(left)
+        working.leave(left)
+    working.ask(job("last"))
+    gate.set()
+    until(lambda: {"done": "table"} in told)
+    assert [each["done"] for each in told if "done" in each] == ["first", "last", "table"]
+    assert not any("error" in each or "replaced" in each for each in told)
+    assert working.stop(10)
+
+
+def test_a_folder_that_is_written_yet_ends_no_worker(tmp_path: Path) -> None:
+    class Busy(TemporaryDirectory[str]):
+        def cleanup(self) -> None:
+            raise OSError("Directory not empty")
+
+    def steps(text: str) -> Generator[dict[str, Any]]:
+        yield {"done": text}
+
+    told: list[dict[str, Any]] = []
+    working = worker.Worker(lambda line: None)
+    working.ask(worker.Job("a", steps("a"), told.append, Busy(dir=tmp_path)))
+    until(lambda: {"end": True} in told)
+    working.ask(worker.Job("b", steps("b"), told.append))
+    until(lambda: len(told) == 4)
+    assert told == [{"done": "a"}, {"end": True}, {"done": "b"}, {"end": True}]
+    assert working.stop(10)
+
+
 @pytest.mark.linux
-def test_ctrl_c_ends_it_while_a_client_listens() -> None:
+@pytest.mark.parametrize("asked", ["table", "sentence", "nothing"])
+def test_ctrl_c_ends_it_while_a_client_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serving("demo-base") as (process, address):
         page = Client(address)
         rows = [f"The {a} {b} loved the {c}." for a in ("old", "sad") for b in NOUNS for c in NOUNS]
-        table = "\n".join(["sentence", *rows]).encode()
-        told = iter(page.events("table", table=table, name="a.csv"))
-        assert next(told)["of"] == len(rows)
+        told = iter(page.events("table", table="\n".join(["sentence", *rows]).encode(), name="a.csv"))
+        if asked != "nothing":
+            assert next(told)["of"] == len(rows)
+        if asked == "sentence":
+            words = "The dog that chased the cats " * 60 + "barks."
+            told = iter(Client(address, "b").events("sentence", words, beam=1000))
+            assert next(told)["table"]
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
@@ -155,6 +209,7 @@ def test_ctrl_c_ends_it_while_a_client_listens() -> None:
         assert time.monotonic() - start < 2 * busy
         assert process.stderr is not None
         assert process.stderr.read().splitlines()[1:] == ["pdtools: interrupted"]
+    assert not any(tmp_path.iterdir())
 
 
 NOUNS = ["king", "queen", "judge", "doctor", "nurse", "pilot", "baker", "poet", "farmer", "singer", "guard"]
@@ -170,7 +225,8 @@ def test_what_cannot_be_served_is_said_before_models_are_loaded(
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "in use" in said("--port", str(taken.getsockname()[1]))
-    assert "name the one address" in said("--host", "0.0.0.0")
+    for everywhere in ("0.0.0.0", "0", "::0", "000.0.0.0"):
+        assert "name the one address" in said("--host", everywhere)
     assert "--host nowhere.invalid" in said("--host", "nowhere.invalid")
     assert "max_batch" in said("--search", "max_batch=2")
     monkeypatch.setattr("pdtools.cli.serve.find_spec", lambda name: None)

@@ -22,6 +22,7 @@ from pdtools.provenance.hub import find_model
 from pdtools.search.model import ModelSettings
 from pdtools.search.options import SearchOptions
 from pdtools.serve.answers import Answers, load
+from pdtools.serve.questions import MOST_CHARS
 
 TEXT = "The dog that chased the cats barks."
 GOOD, BAD = "The dogs near the horse bark.", "The dogs near the horse barks."
@@ -96,12 +97,14 @@ def test_a_context_is_read_before_and_no_folder_is_told(
         *_, found, _ = other.events("table", table=table, name="a.csv", context=lines)
         told = list(other.events("table", table=b'item,sentence\n1,a\n"', name="a.csv"))
         shown = [other.entered.text, answer, wrong, other.ask("sentence", "a b c"), told]
+        narrow = other.ask("sentence", "a b c", context=lines, beam=3)["document"]["command"]
         assert "'command'" not in str(answer["document"]["provenance"])
     assert not any(hidden in str(shown) for hidden in ("secret", str(tmp_path), "/tmp"))
     assert told[-2] == {"error": "row 3: not CSV: unexpected end of data"}
     assert answer["document"]["command"] == (
         "pdtools surprisal --text 'a b c' --model base --beam 20 --context <(printf '%s\\n' 'a b' 'c c')"
     )
+    assert "--beam 3 --context" in narrow
     monkeypatch.chdir(tmp_path / "secret")
     Path("context.txt").write_text(lines + "\n")
     Path("a.csv").write_bytes(table)
@@ -163,6 +166,12 @@ def test_a_table_has_the_bytes_of_the_command(
     assert answer["document"]["kind"] == "stimuli"
     assert ("--on-error" in words) == (name == "rejected.csv")
     assert any("row 6: no score" in note for note in answer["document"]["notes"]) == (name == "rejected.csv")
+
+
+def test_sentences_of_tables_are_as_short_as_typed_ones(page: Client) -> None:
+    long = "sentence\nThe dog barks.\n" + "(" * (MOST_CHARS + 1) + "\n"
+    *_, error, _ = page.events("table", table=long.encode(), name="a.csv")
+    assert error == {"error": "row 3: a sentence has at most 2,000 characters, not 2,001"}
 
 
 def test_commands_give_what_is_shown(page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
