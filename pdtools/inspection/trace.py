@@ -111,6 +111,23 @@ class AttentionTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class Composed:
+    """A constituent of the best parse whose vector attention makes of its children's (RNNGs).
+
+    Attributes:
+        label: its label.
+        children: each child's first position.
+        last: its last position.
+        weights: the children's; they sum to one.
+    """
+
+    label: str
+    children: tuple[int, ...]
+    last: int
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A model's trace on a sentence. Logarithms are to the base 2.
 
@@ -128,6 +145,8 @@ class Trace:
         gold: the same for a given tree.
         splits: for TreeReg, the nodes of the greedy tree, top down, left before right, or null.
         attention: null if it was not requested.
+        composed: for RNNGs with ``composition=attention``, the constituents of the best parse as they close,
+            or null.
         stacks: actions of a stack (``kind``: ``attention`` or ``run``, and the keys of ``pdtools inspect
             --json``), or null.
     """
@@ -147,6 +166,7 @@ class Trace:
     gold: Parse | None = None
     splits: tuple[Split, ...] | None = None
     attention: AttentionTrace | None = None
+    composed: tuple[Composed, ...] | None = None
     stacks: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from pdtools.inspection.attention import attention_weights, has_attention, score
 from pdtools.inspection.derivation_views import Read, known, trace_of_score, view_of
 from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.inspection.stack_attention import Inspection, inspect_stacks
-from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
+from pdtools.inspection.trace import AttentionTrace, Composed, Parse, Split, Trace
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM, load_checkpoint
+from pdtools.models.rnng.model import RnngLM
 from pdtools.search.checkpoints import Encoded, encode_sentence
 from pdtools.search.families.proposal_trees import ProposalTree
 from pdtools.search.families.treereg import TreeRegFamily
@@ -89,6 +90,7 @@ def trace(
         attention=_attention(model.model, read)
         if attention and read is not None and has_attention(model.model)
         else None,
+        composed=_composed(model, read) if attention and read is not None else None,
         stacks=_stacks(stack_view(model, encoded.sentence)),
     )
 
@@ -219,6 +221,26 @@ def _attention(model: LanguageModel, read: Read) -> AttentionTrace:
         weights=packed(found.weights),
         without={name: packed(weights) for name, weights in found.without.items()},
     )
+
+
+def _composed(loaded: LoadedModel, read: Read) -> tuple[Composed, ...] | None:
+    model = loaded.model
+    if not (isinstance(model, RnngLM) and model.composition.sees_state):
+        return None
+    ((tokens, tree),) = read.rows
+    weights, labels = iter(model.composition_weights(tokens, tree)), iter(tree.labels.tolist())
+    path: list[tuple[int, list[int]]] = []  # labels of open constituents, with their children
+    found = []
+    for k, (opens, closes) in enumerate(zip(tree.opens.tolist(), tree.closes.tolist(), strict=True), 1):
+        path += [(next(labels), []) for _ in range(opens)]
+        path[-1][1].append(k)
+        for _ in range(closes):
+            label, children = path.pop()
+            name = loaded.tokenizer.labels[label]
+            found.append(Composed(name, tuple(children), k, tuple(next(weights).tolist())))
+            if path:
+                path[-1][1].append(children[0])
+    return tuple(found)
 
 
 def pack_weights(weights: NDArray[np.floating[Any]]) -> str:

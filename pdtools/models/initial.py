@@ -22,6 +22,7 @@ from pdtools.files.typed_values import settings_of
 from pdtools.models.base import LanguageModel
 from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, load_checkpoint
 from pdtools.models.grammar.config import ActionModelConfig
+from pdtools.models.grammar.model import ActionLM
 from pdtools.models.registry import model_kind
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.pretrained import (
@@ -136,7 +137,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
             f" number there, or none (make the shards with --tokenizer {folder})"
         )
     labels = list(tokenizer.labels) if loaded.model.derivation_kind.labelled else []
-    if isinstance(loaded.model.config, ActionModelConfig) and (
+    if isinstance(loaded.model, ActionLM) and (
         loaded.tokenizer.fingerprint != tokenizer.fingerprint or loaded.config.get("labels", []) != labels
     ):
         raise PdtoolsError(

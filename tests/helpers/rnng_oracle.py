@@ -135,8 +135,13 @@ def legal(before: Sequence[str | int], model: RnngLM) -> set[str]:
     return found
 
 
-def plain_logprobs(model: RnngLM, actions: Sequence[str | int]) -> Tensor:
-    """Log-probabilities of a row's actions, those of tokens with GEN's: (N,)."""
+def plain_logprobs(
+    model: RnngLM, actions: Sequence[str | int], weighed: list[Tensor] | None = None
+) -> Tensor:
+    """Log-probabilities of a row's actions, those of tokens with GEN's: (N,).
+
+    Weights of children, by attention, are appended to ``weighed`` as constituents close.
+    """
     w, config, ids = dict(model.named_parameters()), model.config, model.actions
     zeros = torch.zeros(config.layers, config.d_model)
     stack: list[Any] = [(w["begin"], *_cells(w, w["begin"], zeros, zeros))]
@@ -170,7 +175,7 @@ def plain_logprobs(model: RnngLM, actions: Sequence[str | int]) -> Tensor:
             place, opener = open_.pop()
             children = [v for i, (v, *_) in enumerate(stack) if i >= place and i != opener]
             label = int(str(opened_label(before)))
-            vector = _compose(w, config.composition, children, stack[opener][0], label, out)
+            vector = _compose(w, config.composition, children, stack[opener][0], label, out, weighed)
             _push(w, stack, place, vector)
         else:
             found.append(scores[names.index(str(action))])
@@ -230,7 +235,13 @@ def _run(w: dict[str, Tensor], name: str, suffix: str, read: Sequence[Tensor]) -
 
 
 def _compose(
-    w: dict[str, Tensor], form: str, children: list[Tensor], opener: Tensor, label: int, out: Tensor
+    w: dict[str, Tensor],
+    form: str,
+    children: list[Tensor],
+    opener: Tensor,
+    label: int,
+    out: Tensor,
+    weighed: list[Tensor] | None,
 ) -> Tensor:
     if form == "lstm":
         both = [
@@ -244,6 +255,8 @@ def _compose(
         states = [torch.cat(each) for each in zip(there, back, strict=True)]
         query = torch.cat([w["composition.query.weight"][label], out])
         weights = torch.stack([(w["composition.keys.weight"] @ h) @ query for h in states]).softmax(0)
+        if weighed is not None:
+            weighed.append(weights)
         mixed = sum((a * h for a, h in zip(weights, states, strict=True)), torch.zeros_like(states[0]))
         t = w["composition.label.weight"][label]
         gate = (w["composition.gate.weight"] @ torch.cat([t, mixed]) + w["composition.gate.bias"]).sigmoid()

@@ -19,6 +19,7 @@ for (const [m, model] of models.entries()) {
     of.steps.push(step);
     step.attachment = shown("attachment") && shown("attachment").querySelectorAll("span").map((each) => each.textContent);
     step.bars = shown("surprisals").querySelectorAll(".column").map((each) => each.querySelectorAll("text").map((text) => text.textContent));
+    step.composed = shown("composed") && all("#panel-composed tbody tr").map((row) => [row.getAttribute("class") === "chosen", row.querySelector("td").textContent, ...row.querySelectorAll("span").map((each) => each.textContent)]);
     if (!shown("beam")) continue;
     step.beam = cells(one("#panel-beam"));
     step.caption = one("#panel-beam .soft").textContent;

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from action_oracle import action_model
+from rnng_oracle import rnng
 from search_oracle import tiny_model
 
 from pdtools.models import save_checkpoint
@@ -27,7 +28,7 @@ def words_of(item: int) -> list[str]:
 
 
 def save_models(folder: Path) -> None:
-    """Save a model with trees, and one without, for sentences; the second for windows too; one of actions."""
+    """Save a model with trees, and one without, for sentences; the second for windows too; some of actions."""
     tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
     for name, model, layout in (
         ("pushdown", "pushdown", "sentence"),
@@ -37,9 +38,14 @@ def save_models(folder: Path) -> None:
         shards: dict[str, object] = {"layout": layout, "factor": "right", "text_style": "ptb", "window": 24}
         made = tiny_model(model, vocab_size=tokenizer.vocab_size, max_length=25, layout=layout)
         save_checkpoint(folder / name, made, tokenizer, shards=shards)
-    actions = action_model("tg", "relative", words=tokenizer.vocab_size - 3, max_open=3)
-    shards = {"layout": "sentence", "text_style": "ptb"}
-    save_checkpoint(folder / "tg", actions, tokenizer.with_labels(("NP", "S")), shards=shards)
+    words, shards = tokenizer.vocab_size - 3, {"layout": "sentence", "text_style": "ptb"}
+    labelled = tokenizer.with_labels(("NP", "S"))
+    for name, actions in (
+        ("tg", action_model("tg", "relative", words=words, max_open=3)),
+        ("rnng", rnng("rnng", words=words)),
+        ("rnng-in-order", rnng("rnng-in-order", "attention", words=words)),
+    ):
+        save_checkpoint(folder / name, actions, labelled, shards=shards)
 
 
 def write_times(file: Path) -> None:

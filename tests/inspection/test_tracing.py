@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rnng_oracle import EACH, plain_actions, plain_logprobs, rnng
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2, transformers_losses
 from toy_models import loaded
@@ -26,7 +27,7 @@ from pdtools.report.traces import trace_lines
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scores import GivenRow, SentenceScore
-from pdtools.trees import Tree
+from pdtools.trees import Constituents, Tree
 
 KINDS = ["pushdown", "window", "head", "base", "treereg", "stack-attention", "rnn", "tg", "plm", "plm-mask"]
 TEXT, GOLD = "a b c a", "(S (NP (X a) (X b)) (NP (X c) (X a)))"
@@ -217,6 +218,43 @@ def test_attention_is_that_of_the_best_hypothesis_at_each_position(
         for name, values in shown.items():
             exact = (alone.without[name] if name else alone.weights)[0, :, :, i, : i + 1]
             assert values[:, :, i, : i + 1] == pytest.approx(exact.numpy(), abs=0.5 / 255 + 1e-6)
+
+
+@pytest.mark.parametrize(("name", "composition"), EACH)
+@pytest.mark.parametrize("text", ["a b c a b c", "b", "c a"])
+def test_children_weigh_what_the_plain_formulation_gives_them(name: str, composition: str, text: str) -> None:
+    model = rnng(name, composition, max_open=4)
+    found = trace(loaded(name, model), text, SearchOptions(beam=40))
+    if composition == "lstm":
+        assert found.composed is None
+        return
+    assert trace(loaded(name, model), text, SearchOptions(beam=40), attention=False).composed is None
+    assert found.best is not None
+    assert found.best.derivation is not None
+    assert found.composed is not None
+    opens, closes = ([0] * len(text.split()) for _ in range(2))
+    labels, position, path, wanted = [], 0, list[tuple[str, list[int]]](), []
+    for each in found.best.derivation:
+        if isinstance(each, int):
+            path[-1][1].append(each)
+            position = each
+        elif each == ")":
+            closes[position - 1] += 1
+            label, children = path.pop()
+            wanted.append((label, tuple(children), position))
+            if path:
+                path[-1][1].append(children[0])
+        else:
+            opens[position] += 1
+            labels.append(["S", "NP"].index(each[1:]))
+            path.append((each[1:], []))
+    assert [(each.label, each.children, each.last) for each in found.composed] == wanted
+    tree = Constituents(*(np.array(each, np.int32) for each in (labels, opens, closes)))
+    tokens = ["abc".index(word) + 3 for word in text.split()]
+    weighed: list[torch.Tensor] = []
+    plain_logprobs(model, plain_actions(tokens, tree, model), weighed)
+    for constituent, weights in zip(found.composed, weighed, strict=True):
+        assert constituent.weights == pytest.approx(weights.tolist(), abs=1e-5)
 
 
 def test_weights_are_packed_as_the_format_says() -> None:

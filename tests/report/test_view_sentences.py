@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from node_pages import MADE, evaluate, needs_node, number, program, save_page, shows
-from toy_models import toy_models
+from rnng_oracle import NAMES, rnng
+from toy_models import loaded, toy_models
 from view_pages import random_trace
 
 from pdtools.inspection.trace import Hypothesis, Trace, TraceStep
@@ -335,6 +336,26 @@ def test_attention(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
             for text, share in zip(line[1:], of_layer[:, 0] + of_layer[:, 2], strict=True):
                 assert shows(text, 100 * share, 1)
         assert of["drawn"] == [(row + 1) * (row + 2) // 2] * found.heads
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_constituents_are_made_of(name: str, tmp_path: Path) -> None:
+    """Each constituent from the token on at which it closes, with its children's words and weights."""
+    models = [loaded(name, rnng(name, composition, max_open=4)) for composition in ("attention", "lstm")]
+    one, without = (trace(each, TEXT, SearchOptions(beam=40), hypotheses=4) for each in models)
+    page = sentences_page([[one, without]], ["attention", "lstm"], MADE)
+    found = evaluate(save_page(page, tmp_path / "page.html"), PROGRAM)
+    assert all(step["composed"] is None for step in found["lstm"]["steps"])
+    assert one.composed
+    for k, step in enumerate(found["attention"]["steps"], start=1):
+        closed = [each for each in one.composed if each.last <= k]
+        for (now, label, *children), each in zip(step["composed"], closed, strict=True):
+            assert (now, label) == (each.last == k, each.label)
+            past = [*each.children[1:], each.last + 1]
+            for text, first, end, weight in zip(children, each.children, past, each.weights, strict=True):
+                words, _, share = text.rpartition(" ")
+                assert words == " ".join(TEXT.split()[first - 1 : end - 1])
+                assert shows(share, 100 * weight, 1)
 
 
 def test_splits_and_stacks(shown: Any, traces: dict[str, Trace]) -> None:

@@ -27,6 +27,7 @@ def make_shards(tmp_path_factory: pytest.TempPathFactory) -> MakeShards:
         tokenizer: Tokenizer | None = None,
         factor: str = "right",
         window: int = 0,
+        labels: tuple[str, ...] = ("NP", "PP", "S", "VP"),
     ) -> Path:
         rng = random.Random(seed)
         folder = tmp_path_factory.mktemp("shards") / "toy"
@@ -38,7 +39,7 @@ def make_shards(tmp_path_factory: pytest.TempPathFactory) -> MakeShards:
         if window:
             settings = ShardSettings(factor=factor, layout="window", window=window, tape="none")  # type: ignore[arg-type]
         tokenizer = tokenizer or toy_tokenizer()
-        build_shards(trees, tokenizer.with_labels(("NP", "PP", "S", "VP")), settings, folder, Rejects())
+        build_shards(trees, tokenizer.with_labels(labels), settings, folder, Rejects())
         return folder
 
     return make

@@ -177,6 +177,7 @@ def runs(
     def make(kind: str) -> tuple[Path, Path]:
         shards = window_train if kind in ("transformer", "pushdown", "head") else toy_train
         own = {"head": {"attachment_head": True}, "rnn": {"hidden_size": 8}}.get(kind, TINY)
+        own = {"d_model": 8, "composition": "attention"} if kind.startswith("rnng") else own
         own = {**TINY, **own} if kind == "head" else own
         if kind in ("transformer", "pushdown"):
             own = {**own, "positions": "learned", "max_length": 32}
@@ -189,7 +190,7 @@ def runs(
     return make
 
 
-@pytest.mark.parametrize("kind", ["transformer", "pushdown", "head", "tg", "rnn"])
+@pytest.mark.parametrize("kind", ["transformer", "pushdown", "head", "tg", "rnn", "rnng", "rnng-in-order"])
 def test_at_first_losses_are_those_of_the_checkpoint(
     kind: str, runs: Callable[[str], tuple[Path, Path]], tmp_path: Path
 ) -> None:
@@ -291,6 +292,8 @@ def test_more_tokens(
         ("rnn", "pushdown", "a pushdown cannot start from the weights of a rnn"),
         ("transformer", "tg", "--init is not for model tg, whose vocabulary has actions"),
         ("tg", "transformer", "--init is not for model tg, whose vocabulary has actions"),
+        ("rnng", "rnng-in-order", "a rnng-in-order cannot start from the weights of a rnng"),
+        ("tg", "rnng", "a rnng cannot start from the weights of a tg"),
     ],
 )
 def test_models_of_another_kind_are_refused(
@@ -299,6 +302,22 @@ def test_models_of_another_kind_are_refused(
     shards, trained = runs(kind)
     with pytest.raises(PdtoolsError, match=message):
         started(shards, tmp_path / "run", trained, model)
+
+
+@pytest.mark.parametrize("kind", ["tg", "rnng", "rnng-in-order"])
+def test_models_of_actions_keep_their_tokens_and_labels(
+    kind: str, runs: Callable[[str], tuple[Path, Path]], make_shards: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Labels in another order, of the same number, would be each other's."""
+    _, trained = runs(kind)
+    message = "an action model has the tokens and labels of its own training shards"
+    for shards in (
+        make_shards(labels=("NP", "PP", "VP", "S")),
+        make_shards(labels=("NP", "PP", "S", "VP", "X")),
+        make_shards(tokenizer=extended(toy_tokenizer(), tmp_path / "more")),
+    ):
+        with pytest.raises(PdtoolsError, match=message):
+            started(shards, tmp_path / "run", trained)
 
 
 def test_what_is_no_model(

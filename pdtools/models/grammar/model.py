@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Why a model cannot take a derivation.
 _UNKNOWN = "labels unknown to the model"
-_OPEN = "more than {} constituents open at once (config.max_open)"
+OPEN = "more than {} constituents open at once (config.max_open)"
 # Entries that are kept for each that is still seen, and positions that are reckoned with for each token.
 _KEPT = 4
 
@@ -166,14 +166,14 @@ class ActionLM(LanguageModel):
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """See :meth:`LanguageModel.unfit_rows`."""
         most = self.config.max_open
-        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, _OPEN.format(most))]
+        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, OPEN.format(most))]
 
     def problem(self, derivation: Any) -> str | None:
         """See :meth:`LanguageModel.problem`."""
         if derivation.labels.min() < 0:
             return _UNKNOWN
         opened = derivation.opens.cumsum() - derivation.closes.cumsum() + derivation.closes  # (n)
-        return _OPEN.format(self.config.max_open) if opened.max() > self.config.max_open else None
+        return OPEN.format(self.config.max_open) if opened.max() > self.config.max_open else None
 
 
 class GrammarLM(ActionLM, TransformerLM):

@@ -110,6 +110,29 @@ class AttentionComposition(Composition):
         state: Tensor | None = None,
     ) -> Tensor:
         """See :meth:`Composition.forward`."""
+        mixed, _, order = self._attend(vectors, children, counts, labels, state)
+        mixed = self.dropout(torch.empty_like(mixed).index_copy(0, order, mixed))  # (C, 2D)
+        label = self.dropout(self.label(labels))
+        gate = _linear(self.gate, torch.cat([label, mixed], 1)).sigmoid()
+        return F.relu(_linear(self.output, gate * label + (1 - gate) * mixed))
+
+    def weights(
+        self,
+        vectors: Tensor,
+        openers: Tensor,
+        children: Tensor,
+        counts: Tensor,
+        labels: Tensor,
+        state: Tensor | None = None,
+    ) -> Tensor:
+        """Weights of the children (C, most of them); see :meth:`Composition.forward`."""
+        _, weights, order = self._attend(vectors, children, counts, labels, state)
+        return torch.empty_like(weights).index_copy(0, order, weights)
+
+    def _attend(
+        self, vectors: Tensor, children: Tensor, counts: Tensor, labels: Tensor, state: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums of states of children by their weights (C, 2D), the weights (C, K), and the order of both."""
         assert state is not None
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
@@ -131,11 +154,10 @@ class AttentionComposition(Composition):
             hidden = packed.data.new_zeros(*real.shape, packed.data.shape[1])
             hidden = hidden.masked_scatter(real[:, :, None], packed.data.to(hidden.dtype))  # (K, C, 2D)
             scores = (hidden * query).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
-            mixed = (scores.softmax(0)[:, :, None] * hidden).sum(0)
-        mixed = self.dropout(torch.empty_like(mixed).index_copy(0, order, mixed))  # (C, 2D)
-        label = self.dropout(self.label(labels))
-        gate = _linear(self.gate, torch.cat([label, mixed], 1)).sigmoid()
-        return F.relu(_linear(self.output, gate * label + (1 - gate) * mixed))
+            weights = scores.softmax(0)
+            mixed = (weights[:, :, None] * hidden).sum(0)
+            weights = weights.T
+        return mixed, weights, order
 
 
 def composition_of(config: RnngConfig) -> Composition:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch
 from pdtools.models.grammar.derivations import read_in_order
-from pdtools.models.grammar.model import ActionDerivations, ActionLM
+from pdtools.models.grammar.model import OPEN, ActionDerivations, ActionLM
 from pdtools.models.grammar.output import Allowed, Linear, OutputLayer, Prefix, allowed, rule_out_tokens
 from pdtools.models.grammar.state import ActionState, Memory
 from pdtools.models.kernels.decoding import blocks_of, multiplies_by_onednn, product
@@ -159,6 +159,23 @@ class RnngLM(ActionLM):
             leaves = leaves + sum(0 * weight.sum() for weight in self.composition.parameters())
         read = self._read_by_action if self.composition.sees_state else self._read_by_height
         return read(batch, leaves, labels)[:, 0, -1]
+
+    @torch.no_grad()
+    def composition_weights(self, tokens: NDArray[np.integer], tree: Any) -> list[Tensor]:
+        """Weights of the children of each constituent of a tree, as they close, if these are composed by
+        attention."""
+        ids = self.actions
+        actions = [each for each in self._actions_of(tokens[1:-1], tree) if each <= ids.first_closer]
+        actions.append(self.pad_id)  # what is last is not read
+        batch = StackBatch.of_actions([actions], ids, self.pad_id, self._continues, by_action=True)
+        found: list[Tensor] = []
+
+        def keep(module: Any, given: tuple[Any, ...]) -> None:
+            found.append(module.weights(*given)[0])
+
+        with self.composition.register_forward_pre_hook(keep):
+            self._read(cast(StackBatch, batch.to(self.device)))
+        return found
 
     def _read_by_height(self, batch: StackBatch, leaves: Tensor, labels: Tensor) -> Tensor:
         """States (M, 2, layers, D): constituents of one height at once, then states of one height."""
@@ -377,29 +394,30 @@ class RnngLM(ActionLM):
 
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """See :meth:`LanguageModel.unfit_rows`."""
-        chains = [
-            self._has_long_chain(shards.tokens(row)[1:-1], shards.constituents(row))
-            for row in range(len(shards))
-        ]
-        return [*super().unfit_rows(shards), (np.array(chains, bool), _CHAIN.format(self.config.max_chain))]
+        rows = range(len(shards))
+        reasons = np.array(
+            [self._problem(shards.tokens(row)[1:-1], shards.constituents(row)) or "" for row in rows]
+        )
+        return [(reasons == reason, reason) for reason in sorted({*reasons.tolist()} - {""})]
 
     def problem(self, derivation: Any) -> str | None:
         """See :meth:`LanguageModel.problem`."""
-        found = super().problem(derivation)
-        tokens = np.full(len(derivation.opens), self.root_id)  # one for each word, for all that is known
-        if found is None and self._has_long_chain(tokens, derivation):
-            found = _CHAIN.format(self.config.max_chain)
-        return found
+        # A token for each word, for all that is known.
+        return self._problem(np.full(len(derivation.opens), self.root_id), derivation)
 
-    def _has_long_chain(self, tokens: NDArray[np.integer], tree: Any) -> bool:
-        most, ids = self.config.max_chain, self.actions
-        if tree.opens.max(initial=0) <= most or tree.labels.min(initial=0) < 0:
-            return False
-        if not ids.in_order:
-            return True
-        stack = ActionStack(ids, self._continues)
-        chains = []
+    def _problem(self, tokens: NDArray[np.integer], tree: Any) -> str | None:
+        config, ids = self.config, self.actions
+        found = super().problem(tree)
+        if found is None and tree.opens.max() > config.max_chain:
+            found = _CHAIN.format(config.max_chain)
+        if found is None or not ids.in_order or tree.labels.min() < 0:
+            return found
+        stack = ActionStack(ids, self._continues)  # in-order both numbers are at most those of top-down
+        sizes = []
         for action in self._actions_of(tokens, tree)[:-1]:
             stack.push(action)
-            chains.append(stack.chain)
-        return max(chains) > most
+            sizes.append((stack.n_open, stack.chain))
+        most_open, chain = np.max(sizes, axis=0)
+        if most_open > config.max_open:
+            return OPEN.format(config.max_open)
+        return _CHAIN.format(config.max_chain) if chain > config.max_chain else None

@@ -105,6 +105,7 @@ kinds.sentences = async () => {
     actions(hypothesis);
     attachment(beam);
     attention();
+    composed();
     stacks();
     splits();
     whole();
@@ -271,6 +272,16 @@ kinds.sentences = async () => {
       sums ? table([{ name: "layer", number: true }, ...Array.from({ length: heads }, (_, h) => ({ name: `head ${h + 1}`, number: true }))], sums.map((each) => each.map((x, i) => (i ? `${percent(x)}%` : x))), { caption: `From “${label(row)}” to ${[...at.columns].sort((a, b) => a - b).map(label).join(" + ")}${kind === "difference" ? ", difference in points" : ""}` }) : null);
   }
 
+  /** Of compositions by attention: a row for each constituent of the best parse that has closed; the weight of each child. */
+  function composed() {
+    if (!now.composed) return show("composed");
+    const rows = now.composed.filter(({ last }) => last <= at.token);
+    const text = (from, past) => words(past - 1).filter((k) => k >= from).map(token).join(" ");
+    show("composed", table(["constituent", "its children, and the weight of each (%)"], rows.map(({ label, children, last, weights }) => [
+      label, make("div", { class: "tokens" }, children.map((from, c) => make("span", { style: `background: rgba(0, 114, 178, ${(0.6 * weights[c]).toFixed(3)})` }, `${text(from, children[c + 1] ?? last + 1)} `, make("small", {}, percent(weights[c])))))]),
+      { caption: "Constituents of the best parse of the sentence, as they close up to the token; shaded rows close at it.", rowClass: (n) => (rows[n].last === at.token ? "chosen" : null) }));
+  }
+
   // ---- stacks of stack attention and of recurrent models --------------------------------------------------------
 
   function stacks() {
@@ -397,6 +408,7 @@ kinds.sentences = async () => {
     make("div", { class: "two" },
       make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("actions", "Actions of the chosen hypothesis")),
       make("div", {}, narrow, panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)), panel("attachment", "What the token attaches to, over the whole beam"))),
+    panel("composed", "Composition: what constituents are made of"),
     panel("stacks", "Stacks"),
     panel("splits", "Scores of splits"),
     panel("attention", "Attention"),

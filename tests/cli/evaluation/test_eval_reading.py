@@ -129,6 +129,34 @@ def test_a_model_of_actions(folder: Path, tmp_path: Path, capsys: pytest.Capture
     assert described["tg"]["predictors"] == ["surprisal"]
 
 
+@pytest.mark.parametrize("name", ["rnng", "rnng-in-order"])
+def test_a_model_predicts_times_as_what_surprisal_wrote_of_it(
+    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With and without frequencies, spill-over and edges."""
+    lines = [words_of(item)[i : i + 6] for item in range(N_ITEMS) for i in range(0, 24, 6)]
+    (tmp_path / "text.txt").write_text("".join(" ".join(line) + "\n" for line in lines))
+    command = ["surprisal", str(tmp_path / "text.txt"), "--model", str(folder / name), "--words", "--quiet"]
+    search = ["--search", "fast_track=1"]
+    assert run([*command, *search, "--beam", "3", "--device", "cpu", "-o", str(tmp_path / "bits.tsv")]) == 0
+    bits = pandas.read_csv(tmp_path / "bits.tsv", sep="\t", quoting=3, keep_default_na=False)
+    bits = bits[bits.word_id <= 6].surprisal.to_numpy()  # without the ends of sentences
+    times = pandas.read_csv(folder / "times.tsv", sep="\t")
+    times["bits"] = bits[24 * times.item + times.word_number - 1]
+    times.to_csv(tmp_path / "times.tsv", sep="\t", index=False)
+    for more in ([], ["--frequencies", str(folder / "counts.tsv"), "--spillover", "1", "--edges"]):
+        asked = evaluate(capsys, folder, *models(folder, name), *search, *more)
+        recorded = evaluate(capsys, tmp_path, "--column", "surprisal=bits", *more)
+        assert asked["counts"] == recorded["counts"]
+        found, wanted = (each["scores"]["by_model"][key] for each, key in ((asked, name), (recorded, "bits")))
+        for key in ("delta_ll", "low", "high"):
+            assert found[key] == pytest.approx(wanted[key], rel=1e-3, abs=1e-6)
+        slopes = [each["coefficients"]["surprisal"] for each in (found, wanted)]
+        for one, other in zip(*([*each["by_word_before"], each["sum"]] for each in slopes), strict=True):
+            for key in ("value", "low", "high"):
+                assert one[key] == pytest.approx(other[key], rel=1e-3, abs=1e-6)
+
+
 def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

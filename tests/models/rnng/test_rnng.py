@@ -6,21 +6,27 @@ import itertools
 import math
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rnng_oracle import EACH, NAMES, plain_actions, plain_logprobs, random_rows, rnng
+from rnng_oracle import EACH, NAMES, legal, plain_actions, plain_logprobs, random_rows, rnng
 from toy_grammar_lm import enumerate_derivations
 
+from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.models import LoadedModel
 from pdtools.models.kernels import decoding
 from pdtools.models.rnng.model import RnngLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search
+from pdtools.search.model import Model
 from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.sampling import sample
+from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.shards import ShardSet
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Constituents
 
@@ -153,6 +159,56 @@ def test_particles_are_exact_if_all_are_kept_and_unbiased_if_not(name: str, comp
     assert np.mean(drawn) == pytest.approx(1, abs=4 * float(np.std(drawn)) / len(drawn) ** 0.5)
 
 
+@pytest.mark.parametrize(("name", "composition"), EACH)
+@pytest.mark.parametrize("max_open", [1, 2])
+def test_particles_open_no_more_than_there_is_room_for(name: str, composition: str, max_open: int) -> None:
+    """All legal sequences of actions, from the plain formulation's list, are all that particles are."""
+    in_order = name == "rnng-in-order"
+    model = rnng(name, composition, labels=1, max_open=max_open, max_chain=1 if in_order else 2)
+    ids = np.array([1, 3, 4, 5, 2], np.int32)
+
+    def sequences(before: list[str | int], words: list[int]) -> Iterator[list[str | int]]:
+        if (
+            before
+            and not words
+            and (before[-1] == "." if in_order else before.count("(0") == before.count(")"))
+        ):
+            yield before
+            return
+        may = legal(before, model) - ({"word", "rest", "."} if words else {"word", "rest"})
+        for action in sorted(may):
+            yield from sequences([*before, "(0" if action == "(" else action], words)
+        if words and "word" in legal(before, model):
+            yield from sequences([*before, words[0]], words[1:])
+
+    every = list(sequences([], ids[1:-1].tolist()))
+    depths = [np.cumsum([{"(": 1, ")": -1}.get(str(a)[0], 0) for a in each]).max() for each in every]
+    assert max(depths) == max_open
+    wanted = torch.stack([plain_logprobs(model, each).sum() for each in every]).logsumexp(0)
+    (found,) = particle_search(model, [ids], Particles(number=50_000, seed=0))
+    assert found.prefix_logprobs[-1] == pytest.approx(wanted.item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_that_no_token_stands_for(name: str) -> None:
+    """Without <unk>, a sentence has no score and the others do; with it, the word is one."""
+    for unk in (False, True):
+        tokenizer = train_word_tokenizer(["a", "b", "c"], text_style="ptb", unk=unk).with_labels(("S", "NP"))
+        model = rnng(name, words=tokenizer.vocab_size - 3)
+        model.use_tokenizer(tokenizer)
+        one = LoadedModel(model, tokenizer, {"model": name, "shards": {"layout": "sentence"}}, Path(name))
+        asked = Model.of(one, SearchOptions(beam=20, word_beam=5))
+        first, second, third = asked.score(["a b", "a zebra b xylem", "b"])
+        assert isinstance(first, SentenceScore)
+        assert isinstance(third, SentenceScore)
+        if unk:
+            assert isinstance(second, SentenceScore)
+            assert second.tokens[:4] == ("a", "<unk>", "b", "<unk>")
+        else:
+            assert isinstance(second, Unscorable)
+            assert second.reason == "words unknown to the model: zebra, xylem"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_have_the_probabilities_of_their_trees(name: str) -> None:
     model = rnng(name, "attention")
@@ -207,6 +263,65 @@ def test_chains_that_do_not_fit(name: str, opens: list[int], closes: list[int], 
     row = np.array([1, 3, 4, 2])
     assert bool(logprobs(model, [(row, tree)]).isneginf().any()) != fits
     assert not fits or len(model._actions_of(row[1:-1], tree)) - 1 <= model.derive(1, 2).most_steps
+
+
+def binary_trees(first: int, past: int) -> Iterator[list[tuple[int, int]]]:
+    """The spans of each binary tree over some words."""
+    if past - first < 2:
+        yield []
+    for split in range(first + 1, past):
+        for left, right in itertools.product(binary_trees(first, split), binary_trees(split, past)):
+            yield [(first, past), *left, *right]
+
+
+def constituents(spans: list[tuple[int, int]], n: int) -> Constituents:
+    """Constituents of one label; those of one word too, if it is all."""
+    starts, ends = zip(*(spans or [(0, 1)]), strict=True)
+    opens, closes = (np.bincount(at, minlength=n).astype(np.int32) for at in (starts, np.array(ends) - 1))
+    return Constituents(np.zeros(len(starts), np.int32), opens, closes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constituents_that_are_open_at_once(name: str, tmp_path: Path) -> None:
+    """All binary trees of up to six leaves, and deep ones: as many as the stack of their actions ever has."""
+    trees = [(n, spans) for n in range(1, 7) for spans in binary_trees(0, n)]
+    assert len(trees) == 1 + 1 + 2 + 5 + 14 + 42
+    deep = 60
+    left = [(0, past) for past in range(deep, 1, -1)]
+    right = [(first, deep) for first in range(deep - 1)]
+    trees += [(deep, left), (deep, right)]
+    seen: dict[int, int] = {}
+    models = {1: rnng(name, max_open=1, max_chain=deep)}
+    for n, spans in trees:
+        tree = constituents(spans, n)
+        most = opened = 0
+        for action in plain_actions([3] * n, tree, models[1]):
+            opened += {"(": 1, ")": -1}.get(str(action)[0], 0)
+            most = max(most, opened)
+        for max_open in {max(1, most - 1), most, most + 1}:
+            model = models.setdefault(max_open, rnng(name, max_open=max_open, max_chain=deep))
+            problem = f"more than {max_open} constituents open at once (config.max_open)"
+            assert model.problem(tree) == (None if most <= max_open else problem)
+        seen[most] = seen.get(most, 0) + 1
+    assert seen[deep - 1] == (2 if name == "rnng" else 1)
+    assert name == "rnng" or seen[1] == 7  # left-branching
+
+    def brackets(spans: list[tuple[int, int]]) -> str:
+        return "".join(
+            "(S " * sum(first == k for first, _ in spans)
+            + "(X a)"
+            + ")" * sum(past == k + 1 for _, past in spans)
+            for k in range(deep)
+        )
+
+    (tmp_path / "some.trees").write_text(f"{brackets(left)}\n{brackets(right)}\n")
+    command = ["tapes", str(tmp_path / "some.trees"), "--tokenizer", "word", "--min-count", "1", "-q"]
+    assert run([*command, "-o", str(tmp_path / "shards")]) == 0
+    shards = ShardSet.open(tmp_path / "shards")
+    model = rnng(name, labels=1, words=shards.tokenizer.vocab_size - 3, max_chain=deep)
+    unfit = model.unfit_rows(shards)
+    assert [rows.tolist() for rows, _ in unfit] == [[name == "rnng", True]]
+    assert unfit[0][1] == "more than 2 constituents open at once (config.max_open)"
 
 
 @pytest.mark.parametrize(
