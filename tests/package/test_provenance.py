@@ -47,7 +47,9 @@ def test_weights_in_several_files_identify_a_model(tmp_path: Path) -> None:
 
 RECIPE: dict[str, Any] = {
     "model": {"layers": 2},
-    "train": {"seed": 3, "steps": 9, "log_every": 1, "sample_parses": 2, "keep_at": [4], "lr": 0.1},
+    "train": {"seed": 3, "log_every": 1, "sample_parses": 2, "keep_at": [4], "lr": 0.1}
+    # They decide which weights are the best ones, or the last.
+    | {"steps": 9, "eval_every": 3, "patience": 2},
 }
 
 
@@ -78,7 +80,9 @@ def test_what_a_training_is_told_by(name: str, tmp_path: Path) -> None:
         other["train"][key] = 5
         found = training(other, {"train": "a"})
         assert found["seed"] == other["train"]["seed"]
-        assert (found["sha256"] == plain["sha256"]) == (key not in ("steps", "lr"))
+        assert (found["sha256"] == plain["sha256"]) == (
+            key in ("seed", "log_every", "sample_parses", "keep_at")
+        )
     assert training({**RECIPE, "model": {"layers": 3}}, {"train": "a"})["sha256"] != plain["sha256"]
     assert training(RECIPE, {"train": "b"})["sha256"] != plain["sha256"]
     assert training({"model": {}}, {}) is None

@@ -146,6 +146,9 @@ def test_blocks_of_a_text_are_the_stream_of_its_sentences(toy_train: Path, tmp_p
     )
     blocks = ShardSet.open(tmp_path / "blocks")
     assert Stream(blocks).tokens.tolist() == Stream(sentences).tokens.tolist()
+    # An epoch of either reads the words of the text, which checkpoints record (``words``).
+    read = [(len(each.tokens) - 1) * each.words_per_token for each in map(Stream, (sentences, blocks))]
+    assert read == pytest.approx([len(" ".join(lines).split())] * 2)
     found = {}
     for name, shards in (("sentences", sentences), ("blocks", blocks)):
         report = train(shards.folder, tmp_path / f"by {name}", recipe(steps=3), valid=shards.folder)

@@ -75,6 +75,9 @@ def test_with_validation(pairs: Path, tmp_path: Path) -> None:
         train(TaskInput(make_task("rs"), range(3, 9), pairs), tmp_path / "run", recipe(), resume=True)
     with pytest.raises(PdtoolsError, match="the valid data are not the same"):
         train(TaskInput(make_task("rs"), LENGTHS), tmp_path / "run", recipe(), resume=True)
+    released = make_task("rs", as_released=True)
+    with pytest.raises(PdtoolsError, match="the train data are not the same"):
+        train(TaskInput(released, LENGTHS, pairs), tmp_path / "run", recipe(), resume=True)
 
 
 @pytest.mark.parametrize("objective", ["masked", "causal"])
