@@ -384,7 +384,7 @@ def server_of(app: ASGIApp, ending: Callable[[], object]) -> uvicorn.Server:
         app,
         access_log=False,
         log_config=None,
-        log_level="critical",  # what is cancelled at the end is no error
+        log_level="critical",  # a request cancelled at the end is no error
         lifespan="off",
         server_header=False,
         proxy_headers=False,

@@ -55,6 +55,9 @@ def test_numbers_and_dates(tmp_path: Path) -> None:
     for said, day in {"1": later, "true": later, "0": expected[4], "false": expected[4]}.items():
         found = values(tmp_path, *cells[4:5], styles=styles, book=f'<workbookPr date1904="{said}"/>')
         assert found == [day]
+    truths = {"1": True, "true": True, "0": False, "false": False}
+    said_so = [f'<c t="b"><v>{said}</v></c>' for said in truths]
+    assert values(tmp_path, *said_so) == list(truths.values())
     found = values(tmp_path, 3, 0.5, 1e-7, 12345678901234567890, True, '<c t="d"><v>2026-05-01</v></c>')
     assert [*map(repr, found[:5]), found[5]] == [
         *("3", "0.5", "1e-07", "1.2345678901234567e+19", "True"),

@@ -58,6 +58,13 @@ for (const [m, model] of models.entries()) {
       };
       for (const j of [0, 2]) shown("attention").querySelectorAll(".pickcolumn")[j].click();
     }
+    for (const j of [0, 2]) shown("attention").querySelectorAll(".pickcolumn")[j].click();
+    write(slider, 1);
+    await later();
+    of.stepped_back = { shares: shown("attention").querySelectorAll(".pickcolumn").length, sums: cells(shown("attention")) };
+    write(slider, 3);
+    await later();
+    for (const j of [0, 2]) shown("attention").querySelectorAll(".pickcolumn")[j].click();
   }
 }
 found.pairs = [];

@@ -311,6 +311,7 @@ def test_effects_of_several_results(tmp_path: Path) -> None:
     for name, effects, expected in (
         ("b", EFFECTS, ["people"]),
         ("c", other, ["a: people", "c: people"]),
+        ("d", [*other[:2], *EFFECTS[2:]], ["a: people", "d: people"]),  # at one of six places
     ):
         rows = drawn(first, write(tmp_path / name / "reading", effects=effects))["effects"]["rows"]
         series = [row["series"] for row in rows[: len(expected) + 4]]

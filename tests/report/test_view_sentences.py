@@ -306,25 +306,33 @@ def test_surprisals_and_the_whole_sentence(kind: str, shown: Any, traces: dict[s
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rnn"])
 def test_attention(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
-    """From the third token's position: shares of the others, and of the first and third of these together."""
+    """From the third token's position: shares of the others, and of the first and third of these together.
+
+    From the first token's, of both only what it has read.
+    """
     found = traces[kind].attention
     assert found is not None
     n = len(found.positions)
-    row = max(k for k, each in enumerate(found.positions) if not isinstance(each, str) and each <= 3)
-    while row + 1 < n and ")" in str(found.positions[row + 1]) and traces[kind].derivations == "actions":
-        row += 1
+
+    def row_of(token: int) -> int:
+        row = max(k for k, each in enumerate(found.positions) if not isinstance(each, str) and each <= token)
+        while row + 1 < n and ")" in str(found.positions[row + 1]) and traces[kind].derivations == "actions":
+            row += 1
+        return row
 
     def weights(text: str) -> np.ndarray[Any, Any]:
-        """(layers, heads, positions): of that row."""
+        """(layers, heads, rows, positions)."""
         triangles = np.frombuffer(base64.b64decode(text), np.uint8).reshape(found.layers, found.heads, -1)
         whole = np.zeros((found.layers, found.heads, n, n))
         rows, columns = np.tril_indices(n)
         whole[:, :, rows, columns] = triangles / 255
-        return whole[:, :, row]
+        return whole
 
-    terms = {"weights": weights(found.weights)}
+    every = {"weights": weights(found.weights)}
     for name, text in found.without.items():
-        terms |= {f"without:{name}": weights(text), f"difference:{name}": terms["weights"] - weights(text)}
+        every |= {f"without:{name}": weights(text), f"difference:{name}": every["weights"] - weights(text)}
+    row = row_of(3)
+    terms = {name: of[:, :, row] for name, of in every.items()}
     assert len(shown[kind]["attention"]) == found.layers * len(terms)
     for key, of in shown[kind]["attention"].items():
         layer, term = key.split(" ")
@@ -336,6 +344,11 @@ def test_attention(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
             for text, share in zip(line[1:], of_layer[:, 0] + of_layer[:, 2], strict=True):
                 assert shows(text, 100 * share, 1)
         assert of["drawn"] == [(row + 1) * (row + 2) // 2] * found.heads
+    back, row = shown[kind]["stepped_back"], row_of(1)
+    assert back["shares"] == row + 1
+    for line, of_layer in zip(back["sums"][1:], every[term][:, :, row], strict=True):
+        for text, share in zip(line[1:], of_layer[:, 0] + of_layer[:, 2], strict=True):  # 0 beyond the row
+            assert shows(text, 100 * share, 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

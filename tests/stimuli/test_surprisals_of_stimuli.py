@@ -251,17 +251,21 @@ def test_what_is_said_is_what_is_written(
     assert printed.err.splitlines() == said
 
 
-def test_action_models_do_not_correct_for_spaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A message says so, and their surprisals are those of the words with the spaces before them."""
+def test_action_models_do_not_correct_for_spaces(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A message says so of each, and their surprisals are those of words with the spaces before them."""
     scores = REPOSITORY / "tests" / "goldens" / "scores"
     table, made = tmp_path / "t.csv", []
     table.write_text("sentence\n" + (scores / "line.txt").read_text())
-    for options in ([], ["--correct-spaces"]):
+    for options in ([], ["--correct-spaces", "--model", models["raw"]]):
         out = tmp_path / f"{len(options)}.csv"
         surprisal(table, "--model", scores / "checkpoints" / "tg", "--beam", "4", *options, "-o", out)
-        made.append(pd.read_csv(out).surprisal.tolist())
+        found = pd.read_csv(out)
+        made.append(found[found.model == "tg"].surprisal.tolist())
     assert made[0] == made[1]
-    assert "tg: not corrected for spaces, which its model cannot\n" in capsys.readouterr().err
+    said = [line for line in capsys.readouterr().err.splitlines() if "corrected" in line]
+    assert said == ["tg: not corrected for spaces, which its model cannot"]
 
 
 # --- the same items in every form -------------------------------------------------------------

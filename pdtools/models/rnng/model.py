@@ -166,7 +166,7 @@ class RnngLM(ActionLM):
         attention."""
         ids = self.actions
         actions = [each for each in self._actions_of(tokens[1:-1], tree) if each <= ids.first_closer]
-        actions.append(self.pad_id)  # what is last is not read
+        actions.append(self.pad_id)  # the last one is not read
         batch = StackBatch.of_actions([actions], ids, self.pad_id, self._continues, by_action=True)
         found: list[Tensor] = []
 
@@ -174,7 +174,7 @@ class RnngLM(ActionLM):
             found.append(module.weights(*given)[0])
 
         with self.composition.register_forward_pre_hook(keep):
-            self._read(cast(StackBatch, batch.to(self.device)))
+            self._read(batch.to(self.device))
         return found
 
     def _read_by_height(self, batch: StackBatch, leaves: Tensor, labels: Tensor) -> Tensor:

@@ -162,7 +162,8 @@ def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
             for text in texts:
                 spot = (len(text), len(text))
                 values = np.array([-1.0])
-                yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, "They" in text, True)
+                n = 2 * ("They" in text)  # strings are counted, not words
+                yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, n, True)
 
     results = evaluate_items(PairItems(PairFiles(write(tmp_path / "d", *SMALL))), Unknowing())  # type: ignore[arg-type]
     assert results.counts["strings_with_unknown_words"] == 2

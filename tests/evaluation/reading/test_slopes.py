@@ -20,8 +20,11 @@ from pdtools.cli.main import run
 from pdtools.evaluation.comparison.designs import measured
 from pdtools.evaluation.comparison.effects import in_milliseconds
 from pdtools.evaluation.reading.regression import fit, for_new
+from pdtools.files import Rejects
 from pdtools.report.view.stimuli import figures, stimuli_page
-from pdtools.stimuli.columns import PREDICTED, sheet_of_pandas
+from pdtools.stimuli.columns import MILLISECONDS, PREDICTED, make_table, sheet_of_pandas
+from pdtools.stimuli.surprisals import Surprisals
+from pdtools.stimuli.table import read_stimuli
 
 COVERAGE = script(Path(__file__).parents[3] / "benchmarks" / "reading_milliseconds.py")
 SHEET = (
@@ -222,6 +225,15 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert not [each for each in warned if "slope" in str(each.message)]
     own = [float(row["ms_high"]) for row in found if row["model"] == "pushdown"]
     assert frame.ms_high.tolist() == pytest.approx(own, abs=1e-6)
+
+
+def test_milliseconds_of_negative_bits() -> None:
+    """Surprisals that are corrected for spaces may be negative: the smaller end is the lower one."""
+    stimuli = read_stimuli(sheet_of_pandas(pd.DataFrame({"sentence": ["a b"]})), words=True)
+    for slope, low, high in (((3.0, 1.0, 5.0), [2, -5], [10, -1]), ((1.0, -2.0, 4.0), [-4, -4], [8, 2])):
+        scored = Surprisals(stimuli, "text", "bits", Rejects(), {"surprisal": np.array([2.0, -1.0])})
+        found = make_table(stimuli, {"m": scored}, slopes={"m": slope}).columns
+        assert [found[name] for name in MILLISECONDS] == [[2 * slope[0], -slope[0]], low, high]
 
 
 def test_slopes_of_chosen_rows(folder: Path) -> None:
