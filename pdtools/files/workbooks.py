@@ -28,10 +28,11 @@ _NO_PART_OF_A_DATE = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]|Gene
 
 
 def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
-    """The rows of a workbook's first sheet, as wide as its header, the first row that is not empty.
+    """The rows of a workbook's first sheet, as wide as its header, the first row that is not blank.
 
     Values are text, numbers, truth values, dates and times, also those of formulas; None in an empty cell.
-    A merged cell's value is repeated in each cell that it covers, in rows with cells of their own.
+    A merged cell's value is repeated in each cell that it covers, in rows with cells of their own. A blank
+    row is empty.
 
     Returns:
         The rows, and a description of what was read: the sheet's name if there are several.
@@ -203,7 +204,7 @@ class _Workbook:
         return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
     def _filled(self, rows: dict[int, list[Any]], areas: list[str]) -> list[list[Any]]:
-        """All rows, as wide as the header, with the values of merged cells wherever these reach."""
+        """All rows, as wide as the header or blank, with the values of merged cells wherever these reach."""
         rows = {number: row for number, row in rows.items() if not all(map(_is_blank, row))}
         if not rows:
             return []
@@ -233,8 +234,7 @@ class _Workbook:
                 n_filled += 1 + size
                 if n_filled > _MOST_CELLS:
                     raise InputError(f"merged cells cover more than {_MOST_CELLS} cells", file=self._name)
-        blank = [None] * width
-        return [rows.get(number, blank) for number in range(1, numbers[-1] + 1)]
+        return [rows.get(number, []) for number in range(1, numbers[-1] + 1)]
 
 
 def _is_blank(value: Any) -> bool:

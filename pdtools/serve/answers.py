@@ -141,6 +141,11 @@ def _option(folder: str) -> str:
     return next((name for name in BUNDLED if find_model(name).folder == folder), name_of(folder))
 
 
+def _output(question: Question) -> str:
+    """The name of the file that is made of a table: not the table's own."""
+    return f"{question.name[: -len(question.suffix)]}.surprisals.csv"
+
+
 class Answers:
     """Answers of loaded models.
 
@@ -261,7 +266,8 @@ class Answers:
             why = error.fault if isinstance(error, InputError) else str(error)
             page = Page(kind="none", title="Surprisals", document={}, notes=(f"nothing is drawn: {why}",))
         page = replace(page, title=f"{question.name} — {', '.join(self.names)}", notes=(*notes, *page.notes))
-        yield self._answer(page, question, skips=len(rejects) > 0) | {"file": output.read_bytes()}
+        answer = self._answer(page, question, skips=len(rejects) > 0, save=_output(question))
+        yield answer | {"file": output.read_bytes()}
 
     def _answer(self, page: Page, question: Question, *, skips: bool = False, **more: Any) -> dict[str, Any]:
         command = "\n".join(self._commands(question, skips=skips))
@@ -310,9 +316,10 @@ class Answers:
         models = [["--model", each.option] for each in self.models]
         words = ["--words"] * question.words
         if question.kind == "table":
-            file = f"./{question.name}" if question.name.startswith("-") else question.name
+            here = "./" if question.name.startswith("-") else ""
+            file, output = here + question.name, here + _output(question)
             skip = ["--on-error", "skip"] if skips else []
-            lines = [["surprisal", file, *chain(*models), *options, *words, *skip, "-o", "surprisals.csv"]]
+            lines = [["surprisal", file, *chain(*models), *options, *words, *skip, "-o", output]]
         elif question.words or question.context:
             texts = [word for text in question.texts for word in ("--text", text)]
             lines = [["surprisal", *texts, *model, *options, *words] for model in models]

@@ -70,10 +70,10 @@ def test_merged_cells_among_blank_rows(tmp_path: Path) -> None:
     rows = rows_of([None], HEADER, [1, "x"], [None, " "], [None, "y"])
     merged = '<mergeCells><mergeCell ref="A3:A9"/></mergeCells>'
     book = write_workbook(tmp_path / "t.xlsx", rows, after=merged)
-    assert workbook_rows(str(book))[0] == [[None] * 2, HEADER, [1, "x"], [None] * 2, [1, "y"]]
+    assert workbook_rows(str(book))[0] == [[], HEADER, [1, "x"], [], [1, "y"]]
     wide = '<mergeCells><mergeCell ref="B2:C2"/></mergeCells>'  # a name above two columns
     book = write_workbook(tmp_path / "t.xlsx", rows_of([None], HEADER, [1, "x", "y"]), after=wide)
-    assert workbook_rows(str(book))[0] == [[None] * 3, [*HEADER, "word"], [1, "x", "y"]]
+    assert workbook_rows(str(book))[0] == [[], [*HEADER, "word"], [1, "x", "y"]]
 
 
 @settings(max_examples=60)
@@ -120,7 +120,7 @@ def test_merged_cells_anywhere(
     )
     file = tmp_path_factory.mktemp("merged") / "t.xlsx"
     write_workbook(file, rows_of(*cells), after=f"<mergeCells>{merged}</mergeCells>")
-    assert workbook_rows(str(file))[0] == [row or [None] * width for row in expected]
+    assert workbook_rows(str(file))[0] == expected
 
 
 def test_as_openpyxl_reads_them(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_as_openpyxl_reads_them(tmp_path: Path) -> None:
     book.active.append([None, None, None])
     book.active.append([1e-9, 123456789012, "z"])
     book.save(tmp_path / "t.xlsx")
-    read = [list(row) for row in book.active.iter_rows(values_only=True)]
+    read = [list(row) if any(row) else [] for row in book.active.iter_rows(values_only=True)]
     assert workbook_rows(str(tmp_path / "t.xlsx"))[0] == read
 
 

@@ -326,7 +326,7 @@ def test_types_of_excel(
     written = rows_of(["item", "word"], *([xml for xml, _ in row] for row in rows))
     file = write_workbook(tmp_path / "t.xlsx", written, styles=STYLES)
     kept = [[value for _, value in row] for row in rows if not all(is_blank(value) for _, value in row)]
-    found = [row for row in workbook_rows(str(file))[0][1:] if row != [None] * 2]
+    found = [row for row in workbook_rows(str(file))[0][1:] if row]
     assert found == kept
     assert all(
         isinstance(one, bool) == isinstance(other, bool)

@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from search_oracle import save_checkpoints
 from serve_client import Client, served
-from toy_workbooks import rows_of, write_workbook
+from toy_workbooks import cell, rows_of, write_workbook
 
 import pdtools
 from pdtools.cli.main import run
@@ -146,6 +146,7 @@ def workbook(folder: Path) -> bytes:
     [
         ("stimuli.csv", WIDE.encode(), {}),
         ("-Stimuli 'x'.CSV", WIDE.encode(), {"words": True, "beam": 3}),
+        ("surprisals.csv", LONG.replace("\t", ",").encode(), {}),
         ("long.tsv", LONG.encode(), {}),
         ("book.xlsx", workbook, {}),
         ("rejected.csv", (WIDE + "3,match,The dog | that xyzzy | the cats | sleeps | .\n").encode(), {}),
@@ -162,10 +163,28 @@ def test_a_table_has_the_bytes_of_the_command(
     words = shlex.split(answer["document"]["command"])
     assert words[0] == "pdtools"
     assert run([*words[1:], "--device", "cpu"]) == 0
-    assert told[-2] == Path("surprisals.csv").read_bytes()
+    assert told[-2] == Path(answer["document"]["save"]).read_bytes()
+    assert Path(name).read_bytes() == table
     assert answer["document"]["kind"] == "stimuli"
     assert ("--on-error" in words) == (name == "rejected.csv")
     assert any("row 6: no score" in note for note in answer["document"]["notes"]) == (name == "rejected.csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ('<row r="1048576">' + cell("x", "XFD1048576") + "</row>", "no column sentence, text or word"),
+        ('<row r="1000000000">' + cell("x") + "</row>", "row 1000000000 after row 0"),
+        (rows_of([1, "a" * 3_000_000]), "longer than what is read in a cell"),
+        ("<a>" * 100, "elements within elements"),
+    ],
+)
+def test_hostile_workbooks_are_a_message(page: Client, tmp_path: Path, rows: str, message: str) -> None:
+    table = write_workbook(tmp_path / "t.xlsx", rows).read_bytes()
+    *_, error, end = page.events("table", table=table, name="t.xlsx")
+    assert end == {"end": True}
+    assert message in error["error"]
+    assert "pdtools-serve" not in error["error"]
 
 
 def test_sentences_of_tables_are_as_short_as_typed_ones(page: Client) -> None:

@@ -120,7 +120,7 @@ kinds.serve = () => {
     document.title = page.title;
     delete document.body.dataset.ready;
     place.replaceChildren();
-    command.replaceChildren(make("pre", {}, page.command), copyButton("Copy", page.command), answer.csv ? make("button", { id: "save", type: "button", click: () => download("surprisals.csv", answer.csv, "text/csv") }, "Download CSV") : "");
+    command.replaceChildren(make("pre", {}, page.command), copyButton("Copy", page.command), answer.csv ? make("button", { id: "save", type: "button", click: () => download(answer.document.save, answer.csv, "text/csv") }, "Download CSV") : "");
     if (page.charts) await charts();
     await kinds[page.kind]();
     // From the box to the answer, whose tokens the arrow keys step through.
