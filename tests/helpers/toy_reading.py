@@ -28,7 +28,7 @@ def words_of(item: int) -> list[str]:
 
 
 def save_models(folder: Path) -> None:
-    """Save a model with trees and one without, for sentences; the second for windows too; and of actions."""
+    """Save models: with trees, and without, for sentences; without for windows too; three of actions."""
     tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
     for name, model, layout in (
         ("pushdown", "pushdown", "sentence"),

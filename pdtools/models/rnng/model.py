@@ -162,11 +162,10 @@ class RnngLM(ActionLM):
 
     @torch.no_grad()
     def composition_weights(self, tokens: NDArray[np.integer], tree: Any) -> list[Tensor]:
-        """Weights of the children of each constituent of a tree, as they close, if these are composed by
-        attention."""
+        """Weights of the children of each constituent of a tree, as they close; attention composes them."""
         ids = self.actions
         actions = [each for each in self._actions_of(tokens[1:-1], tree) if each <= ids.first_closer]
-        actions.append(self.pad_id)  # the last one is not read
+        actions.append(self.pad_id)  # the last action is not read
         batch = StackBatch.of_actions([actions], ids, self.pad_id, self._continues, by_action=True)
         found: list[Tensor] = []
 
