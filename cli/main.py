@@ -50,6 +50,10 @@ def found_in_module(name: str) -> Any:
     return getattr(module, "app", None) or getattr(module, in_module)
 
 
+def _other_packages() -> Any:
+    return import_module(".other_packages", __package__)
+
+
 class _Commands(TyperGroup):
     """The subcommands, each imported when it is asked for, and those of other packages' evaluations."""
 
@@ -58,14 +62,10 @@ class _Commands(TyperGroup):
             return _made(cmd_name)
         if not cmd_name.startswith("eval-"):
             return None
-        from . import other_packages
-
-        return other_packages.command_of(cmd_name)
+        return _other_packages().command_of(cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from . import other_packages
-
-        return [*(name for names in SECTIONS.values() for name in names), *other_packages.names()]
+        return [*(name for names in SECTIONS.values() for name in names), *_other_packages().names()]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group of commands."""

@@ -37,7 +37,7 @@ from pdtools.search.next_tokens import likeliest
 from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, Context
 from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import PER_NAT, word_rows
-from pdtools.serve.questions import LIKELIEST, MOST_CHARS, MOST_ROWS, Question
+from pdtools.serve.questions import LIKELIEST, MOST_CHARS, MOST_ROWS, PageQuestion
 from pdtools.stimuli.columns import make_table, new_columns, write
 from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
 from pdtools.stimuli.table import read_stimuli
@@ -50,7 +50,7 @@ _KEPT, _MOST_NAMED = 3, 20
 _SECONDS = 0.2  # between two reports of progress
 
 
-class Loaded:
+class HeldModel:
     """A model that stays loaded, asked with various settings.
 
     Attributes:
@@ -84,16 +84,16 @@ class Loaded:
 class _Held(ModelSettings):
     """Settings of a model that is loaded already."""
 
-    loaded: Loaded = field(compare=False, repr=False)
+    loaded: HeldModel = field(compare=False, repr=False)
 
     def load(self) -> Model:
         """See :meth:`ModelSettings.load`."""
         return self.loaded.model(self)
 
 
-def load(settings: Sequence[ModelSettings]) -> list[Loaded]:
+def load(settings: Sequence[ModelSettings]) -> list[HeldModel]:
     """Load models, by the names that ``surprisal TABLE`` gives them."""
-    return [Loaded(each.name, each.settings) for each in named_models(settings, [])]
+    return [HeldModel(each.name, each.settings) for each in named_models(settings, [])]
 
 
 def _beside(function: Callable[[], T]) -> Generator[dict[str, Any], None, T]:
@@ -141,7 +141,7 @@ def _option(folder: str) -> str:
     return next((name for name in BUNDLED if find_model(name).folder == folder), name_of(folder))
 
 
-def _output(question: Question) -> str:
+def _output(question: PageQuestion) -> str:
     """The name of the file that is made of a table: not the table's own."""
     return f"{question.name[: -len(question.suffix)]}.surprisals.csv"
 
@@ -153,7 +153,7 @@ class Answers:
         models: the models.
     """
 
-    def __init__(self, models: Sequence[Loaded]) -> None:
+    def __init__(self, models: Sequence[HeldModel]) -> None:
         self.models = models
         self.names = [each.name for each in models]
         made = provenance({each.name: each.settings.model_dir for each in models})
@@ -162,7 +162,7 @@ class Answers:
             read["path"] = name
         self.made: Mapping[str, Any] = made
 
-    def steps(self, question: Question, folder: Path | None) -> Generator[dict[str, Any]]:
+    def steps(self, question: PageQuestion, folder: Path | None) -> Generator[dict[str, Any]]:
         """Answer a question step by step.
 
         Args:
@@ -179,7 +179,7 @@ class Answers:
             return self._table(question, folder)
         return self._next(question) if question.kind == "next" else self._sentences(question)
 
-    def _asked(self, question: Question, **changed: Any) -> list[ModelSettings]:
+    def _asked(self, question: PageQuestion, **changed: Any) -> list[ModelSettings]:
         """The models' settings for a question."""
         context = NO_CONTEXT
         if question.context:
@@ -195,7 +195,7 @@ class Answers:
             for each in self.models
         ]
 
-    def _sentences(self, question: Question) -> Generator[dict[str, Any]]:
+    def _sentences(self, question: PageQuestion) -> Generator[dict[str, Any]]:
         traces: list[list[Trace]] = []
         for text in question.texts:
             traces.append([])
@@ -213,7 +213,7 @@ class Answers:
             words = [[_words(each, text) for each in own] for text, own in of_texts]
         yield self._answer(page, question, written=rounded_numbers(words))
 
-    def _next(self, question: Question) -> Generator[dict[str, Any]]:
+    def _next(self, question: PageQuestion) -> Generator[dict[str, Any]]:
         (prefix,) = question.texts
         found = {}
         for name, asked in zip(self.names, self._asked(question), strict=True):
@@ -224,7 +224,7 @@ class Answers:
         title = f"{prefix} … — {', '.join(self.names)}"
         yield self._answer(Page(kind="next", title=title, document={"next": found}), question)
 
-    def _table(self, question: Question, folder: Path) -> Generator[dict[str, Any]]:
+    def _table(self, question: PageQuestion, folder: Path) -> Generator[dict[str, Any]]:
         file, output = str(folder / f"table{question.suffix}"), folder / "surprisals.csv"
         with self._named(None):
             sheet = yield from _beside(lambda: read_sheet(file))
@@ -269,7 +269,9 @@ class Answers:
         answer = self._answer(page, question, skips=len(rejects) > 0, save=_output(question))
         yield answer | {"file": output.read_bytes()}
 
-    def _answer(self, page: Page, question: Question, *, skips: bool = False, **more: Any) -> dict[str, Any]:
+    def _answer(
+        self, page: Page, question: PageQuestion, *, skips: bool = False, **more: Any
+    ) -> dict[str, Any]:
         command = "\n".join(self._commands(question, skips=skips))
         document = document_of(page, self.made) | {
             "live": True,
@@ -293,7 +295,7 @@ class Answers:
             several = model is not None and len(self.models) > 1 and not said.startswith(model)
             raise PdtoolsError(f"{model}: {said}" if several else said) from error
 
-    def _commands(self, question: Question, *, skips: bool) -> list[str]:
+    def _commands(self, question: PageQuestion, *, skips: bool) -> list[str]:
         """Command lines that give the same, or lines of Python."""
         search = self._asked(question)[0].search
         widths = {

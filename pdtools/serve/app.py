@@ -29,7 +29,7 @@ from pdtools.report.view.vega import javascript
 from pdtools.search.model import ModelSettings
 from pdtools.serve import questions
 from pdtools.serve.answers import Answers, load
-from pdtools.serve.questions import MOST_BYTES, MOST_JSON, Question, read_question
+from pdtools.serve.questions import MOST_BYTES, MOST_JSON, PageQuestion, read_question
 from pdtools.serve.worker import FULL, Job, Worker
 
 T = TypeVar("T")
@@ -251,7 +251,7 @@ async def _joined(blocks: AsyncIterator[bytes]) -> bytes:
     return b"".join([block async for block in blocks])
 
 
-async def _received(blocks: AsyncIterator[bytes], folder: Path) -> Question:
+async def _received(blocks: AsyncIterator[bytes], folder: Path) -> PageQuestion:
     """Read a table's question, the first line of the body, and write the rest into a folder."""
     head, question = b"", None
     with open(folder / "table", "wb") as stream:
@@ -284,7 +284,7 @@ class _Events(Response):
     """
 
     def __init__(
-        self, server: Server, question: Question, folder: tempfile.TemporaryDirectory[str] | None
+        self, server: Server, question: PageQuestion, folder: tempfile.TemporaryDirectory[str] | None
     ) -> None:
         super().__init__(media_type="application/x-ndjson")
         del self.headers["content-length"]

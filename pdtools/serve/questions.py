@@ -31,7 +31,7 @@ LIKELIEST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class PageQuestion:
     """A question of a page.
 
     Attributes:
@@ -58,7 +58,7 @@ class Question:
         return PurePosixPath(self.name).suffix.lower()
 
 
-def read_question(data: bytes, *, table: bool) -> Question:
+def read_question(data: bytes, *, table: bool) -> PageQuestion:
     """Read a question.
 
     Args:
@@ -92,7 +92,7 @@ def read_question(data: bytes, *, table: bool) -> Question:
     lines = tuple(line for line in context.split("\n") if line.strip())
     if kind == "next" and lines:
         raise PdtoolsError("what comes next is told without a context: write its sentences before the words")
-    question = Question(
+    question = PageQuestion(
         page=page,
         kind=kind,
         texts=tuple(texts),

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.serve.questions import Question
+from pdtools.serve.questions import PageQuestion
 
 
 class FakeAnswers:
@@ -34,7 +34,7 @@ class FakeAnswers:
         search = SimpleNamespace(beam=10)
         self.models = [SimpleNamespace(settings=SimpleNamespace(search=search))]
 
-    def steps(self, question: Question, folder: Path | None) -> Generator[dict[str, Any]]:
+    def steps(self, question: PageQuestion, folder: Path | None) -> Generator[dict[str, Any]]:
         if folder is not None:
             table = (folder / f"table{question.suffix}").read_bytes()
             for done in range(self.n_steps):
