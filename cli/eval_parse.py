@@ -132,7 +132,7 @@ def eval_parse(
         reasons = results.table(ITEMS)["reason"].to_pylist()
         broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
         what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
-        others = 2 * errors > results.counts["sentences"] and parameters.labeled
+        others = 2 * (errors - broken) > results.counts["sentences"] and parameters.labeled
         hint = " (words are deleted by their tags; with --unlabeled, by the gold ones)" if others else ""
         message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}{hint}")
     if placeholders:

@@ -61,6 +61,16 @@ class Opened:
         self.page.keyboard.press("Enter")
         return self.drawn(texts[0])
 
+    def drop(self, name: str, table: str) -> None:
+        self.page.evaluate(
+            """([name, text]) => {
+                const moved = new DataTransfer();
+                moved.items.add(new File([text], name));
+                document.dispatchEvent(new DragEvent("drop", { dataTransfer: moved, bubbles: true }));
+            }""",
+            [name, table],
+        )
+
     def drawn(self, title: str) -> Any:
         self.page.wait_for_selector(f"#shown h1:has-text({title!r})", timeout=30_000)
         self.page.wait_for_selector("body[data-ready]", timeout=30_000)
@@ -153,14 +163,7 @@ def test_a_table_is_dropped_and_downloaded(opened: Opened, tmp_path: Path, words
     page = opened.page
     if words:
         page.check("#words")
-    page.evaluate(
-        """(text) => {
-            const moved = new DataTransfer();
-            moved.items.add(new File([text], "stimuli.csv"));
-            document.dispatchEvent(new DragEvent("drop", { dataTransfer: moved, bubbles: true }));
-        }""",
-        TABLE,
-    )
+    opened.drop("stimuli.csv", TABLE)
     opened.drawn("stimuli.csv")
     page.wait_for_selector("#shown svg[role=img]")
     with page.expect_download() as download:
@@ -228,3 +231,21 @@ def test_a_server_that_is_gone_is_a_message(browser: Any, tmp_path: Path) -> Non
     opened.page.keyboard.press("Enter")
     opened.page.wait_for_selector("#said:has-text('is pdtools serve still running')")
     opened.context.close()
+
+
+@pytest.mark.parametrize("first", ["table", "ask"])
+def test_a_table_and_a_sentence_do_not_end_each_other(opened: Opened, first: str) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    page, held = opened.page, []
+    page.route(f"**/{first}", lambda route: held.append(route))
+    if first == "table":
+        opened.drop("stimuli.csv", TABLE)
+        opened.ask("sentence", TEXT)
+    else:
+        page.fill("#text", TEXT)
+        page.click("text=Ask")
+        opened.drop("stimuli.csv", TABLE)
+        opened.drawn("stimuli.csv")
+    held[0].continue_()
+    page.wait_for_selector("#said:has-text('is done: it is among')", timeout=30_000)
+    assert page.locator("#past button").count() == 2
