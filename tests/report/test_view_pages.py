@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,6 @@ from pdtools.report.view.sentences import sentences_page
 from pdtools.report.view.stimuli import stimuli_page
 from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree, tape
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: pages are not opened")
 
 MADE: dict[str, Any] = {"code": {"version": "0"}, "versions": {}, "inputs": {}, "time": "now"}
 HOSTILE = [
@@ -69,15 +63,6 @@ class Opened:
             ("about:", "blob:")
         ):
             self.complaints.append(request.url)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

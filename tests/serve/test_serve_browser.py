@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,6 @@ from pdtools.provenance.hub import find_model
 from pdtools.search.model import ModelSettings
 from pdtools.search.options import SearchOptions
 from pdtools.serve.answers import Answers, load
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: pages are not opened")
 
 TEXT = "The dog that chased the cats barks."
 HOSTILE = "<script>window.hit=1</script> <img/src=x/onerror=window.hit=2> 'barks' & \u202e \u2028 $x$"
@@ -75,15 +70,6 @@ class Opened:
         self.page.wait_for_selector(f"#shown h1:has-text({title!r})", timeout=30_000)
         self.page.wait_for_selector("body[data-ready]", timeout=30_000)
         return self.page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,7 @@ class AttentionComposition(Composition):
         state: Tensor | None = None,
     ) -> Tensor:
         """See :meth:`Composition.forward`."""
+        assert state is not None
         mixed, _, order = self._attend(vectors, children, counts, labels, state)
         mixed = self.dropout(torch.empty_like(mixed).index_copy(0, order, mixed))  # (C, 2D)
         label = self.dropout(self.label(labels))
@@ -117,23 +118,16 @@ class AttentionComposition(Composition):
         return F.relu(_linear(self.output, gate * label + (1 - gate) * mixed))
 
     def weights(
-        self,
-        vectors: Tensor,
-        openers: Tensor,
-        children: Tensor,
-        counts: Tensor,
-        labels: Tensor,
-        state: Tensor | None = None,
+        self, vectors: Tensor, children: Tensor, counts: Tensor, labels: Tensor, state: Tensor
     ) -> Tensor:
-        """Weights of the children (C, most of them); see :meth:`Composition.forward`."""
+        """Weights of the children (C, K); see :meth:`Composition.forward`."""
         _, weights, order = self._attend(vectors, children, counts, labels, state)
         return torch.empty_like(weights).index_copy(0, order, weights)
 
     def _attend(
-        self, vectors: Tensor, children: Tensor, counts: Tensor, labels: Tensor, state: Tensor | None
+        self, vectors: Tensor, children: Tensor, counts: Tensor, labels: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of states of children by their weights (C, 2D), the weights (C, K), and the order of both."""
-        assert state is not None
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
         query = torch.cat([self.query(labels), state], 1)[order]  # (C, 2D)

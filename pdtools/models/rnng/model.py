@@ -170,7 +170,8 @@ class RnngLM(ActionLM):
         found: list[Tensor] = []
 
         def keep(module: Any, given: tuple[Any, ...]) -> None:
-            found.append(module.weights(*given)[0])
+            vectors, _, *others = given
+            found.append(module.weights(vectors, *others)[0])
 
         with self.composition.register_forward_pre_hook(keep):
             self._read(batch.to(self.device))
