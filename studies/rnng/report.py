@@ -107,10 +107,10 @@ def table(scores: Scores) -> str:
 
 
 def sap(scores: Scores) -> str:
-    """A row for each construction, a column for each model and the published RNNG."""
+    """A row for each construction, a column for the mean of each model and the published RNNG's."""
     rows = [["bits", *MODELS.values(), "RNNG, published"], ["---"] * (len(MODELS) + 2)]
     for key, label in CONSTRUCTIONS.items():
-        cells = [cell(values(scores, model, key), 1) for model in MODELS]
+        cells = [f"{mean(bits):.1f}" if (bits := values(scores, model, key)) else "" for model in MODELS]
         known = scores["published"].get(key)
         cells.append(f"{known['bits']:.1f} ({known['low']:.1f} to {known['high']:.1f})" if known else "")
         rows.append([label, *cells])
@@ -140,6 +140,7 @@ def finding(scores: Scores) -> str:
     runs = [run for of_model in scores["runs"].values() for run in of_model.values()]
     whole = sum({"perplexity", "sg"} <= run.keys() for run in runs)
     sentences = [] if whole == RUNS else [f"Scored so far: {whole} of {RUNS} runs."]
+    places = []
     names = {
         "perplexity": "perplexity",
         "sg": "SG score",
@@ -147,9 +148,9 @@ def finding(scores: Scores) -> str:
         "unlabeled": "unlabeled F1",
     }
     for key, name in names.items():
-        if (found := values(scores, "rnng", key)) and (where := relation(scores, key)):
-            sentences.append(f"The RNNG's {name} is {mean(found):,.1f}, {where}.")
-    return " ".join(sentences)
+        if where := relation(scores, key):
+            places.append(f"{name} is {where}")
+    return " ".join([*sentences, f"The RNNG's {'; its '.join(places)}."])
 
 
 def rates(scores: Scores) -> str:
