@@ -244,6 +244,7 @@ def enumerate_derivations(model: LanguageModel, ids: Sequence[int]) -> Enumerate
             if t == len(ids):
                 joints.append((score, made))
             else:
+                assert len(made) < 100, "the derivations seem to have no end"
                 longer.append((score, made, t))
                 kept.append(place)
         under_way = longer
