@@ -164,13 +164,15 @@ def test_an_action_model_is_asked_at_the_position_that_generates(
 @pytest.mark.usefixtures("by_folder")
 def test_models_are_compared_over_items_that_all_can_read(tmp_path: Path) -> None:
     odd = {condition: [*contents[:5], "zebra"] for condition, contents in ITEMS[0].items()}
-    path = suite_file(tmp_path / "toy.json", [*ITEMS, odd])
-    found = look(path, {"ours": ["pushdown", "pushdown"], "base": ["base"]}, regions=("4", "noun"))
+    short = {condition: [*contents[:3], "", *contents[4:]] for condition, contents in ITEMS[0].items()}
+    path = suite_file(tmp_path / "toy.json", [*ITEMS, odd, short])  # the last has no region 4
+    models = {"ours": ["pushdown", "pushdown"], "base": ["base", "head"]}
+    found = look(path, models, regions=("4", "noun"))
     assert found.counts == {
-        "items": 3,
+        "items": 4,
         "items_left_out": 1,
-        "items_by_suite": {"toy": 2},
-        "seeds": {"ours": 2, "base": 1},
+        "items_by_suite": {"toy": 3},
+        "seeds": {"ours": 2, "base": 2},
     }
     assert list(found.scores["by_suite"]["toy"]) == ["noun", "inner"]
     reasons = {row["reason"] for row in found.table("items").to_pylist() if row["item"] == 3}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from node_pages import MADE, evaluate, needs_node, number, program, save_page, shows
 from rnng_oracle import NAMES, rnng
-from toy_models import loaded, toy_models
+from toy_models import loaded, tiny_model, toy_models
 from view_pages import random_trace
 
 from pdtools.inspection.trace import Hypothesis, Trace, TraceStep
@@ -644,3 +644,41 @@ def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> No
         }
         expected_weights = {(i, j): layer["attention"][i][j] for i in range(3) for j in range(i + 1)}
         assert weights == pytest.approx(expected_weights, rel=1e-4)
+
+
+def test_what_was_chosen_does_not_hold_for_another_sentence_model_or_token(tmp_path: Path) -> None:
+    """Hypotheses, layers and columns of attention, under one model of two layers and one of one."""
+    models = [loaded("A", tiny_model("pushdown")), loaded("B", tiny_model("pushdown", layers=1))]
+    search = SearchOptions(beam=20)
+    traces = [[trace(each, text, search, hypotheses=4) for each in models] for text in (TEXT, "c a b c")]
+    path = save_page(sentences_page(traces, ["A", "B"], MADE), tmp_path / "page.html")
+    steps = """
+        const [sentence, model] = all(".bar select");
+        const panel = () => one("#panel-attention"), columns = () => panel().querySelectorAll(".pickcolumn");
+        const found = [];
+        const now = () => found.push([state.get("hypothesis", ""),
+          panel().textContent.match(/of layer (\\d+)/)[1],
+          columns().filter((each) => each.getAttribute("aria-pressed") === "true").length]);
+        const press = async (key) => {
+          document.dispatch("keydown", { key, target: document.body });
+          await later();
+        };
+        const choose = async () => {
+          await press("2"); write(panel().querySelectorAll("select")[0], 1);
+          for (const j of [1, 2, 3]) columns()[j].click();
+          now();
+        };
+        write(one("input[type=range]"), 3); await later();
+        await choose();
+        await press("ArrowLeft"); now();
+        await press("ArrowRight"); await press("2");
+        write(model, 1); await later(); now();
+        write(model, 0); await later(); write(one("input[type=range]"), 3); await later();
+        for (const each of columns()) if (each.getAttribute("aria-pressed") === "true") each.click();
+        await choose();
+        write(sentence, 1); for (let i = 0; i < 9; i++) await later(); now();
+        return found;"""
+    found = evaluate(path, steps)
+    # Hypothesis, layer, number of columns up to the token. The second model has one layer.
+    chosen = ["2", "2", 3]
+    assert found == [chosen, ["", "2", 2], ["", "1", 3], chosen, ["", "2", 0]]

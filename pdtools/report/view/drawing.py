@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -184,8 +184,8 @@ def _tokens(
 
 
 def _token_bits(rows: Any) -> list[Any] | None:
-    """Tokens, and their surprisals in bits; None for a string without a score (pandas' NaN)."""
-    if not isinstance(rows, Iterable):
+    """Tokens, and their surprisals in bits; None for a string without a score."""
+    if rows is None:
         return None
     listed = list(rows)
     bits = [None if row["bits"] is None else rounded(row["bits"], 2) for row in listed]
