@@ -273,11 +273,10 @@ def test_groups_are_of_a_column_or_of_items(
             read_times(table, columns={**columns, "group": group}, texts=texts)
 
 
-def test_a_table_of_texts_need_not_know_the_groups(tmp_path: Path) -> None:
-    header = "passage word_number word"
-    texts = write(tmp_path / "texts.tsv", header, "p 1 a", "q 1 b")
-    table = write(tmp_path / "t.tsv", f"{header} subject time item", "p 1 a s 200 1", "q 1 b s 200 1")
-    assert read_times(table, columns={"item": "passage"}, texts=texts).group_of_word.tolist() == [0, 1]
+def test_the_group_of_an_item_may_stand_in_some_of_its_rows(tmp_path: Path) -> None:
+    rows = ["item,word_number,word,subject,time,set", "p,1,a,s,200,", "q,1,b,s,200,x", "p,2,c,s,200,x"]
+    table = write(tmp_path / "t.csv", *rows)
+    assert read_times(table, columns={"group": "set"}).group_of_word.tolist() == [0, 0, 0]
 
 
 def test_a_column_of_no_use(tmp_path: Path) -> None:
