@@ -185,6 +185,18 @@ def test_when_an_item_is_decided(
     assert comparison.decided(list(scorer.score(comparison.sentences)), error_bound) == decided
 
 
+@pytest.mark.parametrize(("error_bound", "decided"), [(0.5, True), (1.5, False)])
+def test_an_error_per_word_is_one_of_the_scored_words(
+    word_scorer: type[Any], error_bound: float, decided: bool
+) -> None:
+    context = "x y z w "
+    strings = tuple(
+        (name, String(context + text, len(context))) for name, text in (("a", "abc"), ("b", "ab cd"))
+    )
+    comparison = ItemComparison(strings, ((Formula.parse("b > a", dict(strings)), Score("per_word")),))
+    assert comparison.decided(list(word_scorer().score(comparison.sentences)), error_bound) == decided
+
+
 def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer: type[Any]) -> None:
     """Where scores of different batches differ by rounding, and one of two texts has a blank more."""
     (tmp_path / "a.csv").write_text("good,bad\nx y,x  y\n")

@@ -204,9 +204,11 @@ def test_predictions_keep_their_numbers_where_some_are_excluded(tmp_path: Path) 
 
 
 def test_scores_that_are_of_no_string_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.csv").write_text("good,bad\nx,y\n")
+    (tmp_path / "a.tsv").write_text('good\tbad\n"x, z"\ty\n')
     scores = [(1, "good", "2"), (1, "bad", "1"), (2, "good", "2"), (1, "god", "3")]
     write(tmp_path / "s.tsv", scores)
     given = ["--good", "good", "--bad", "bad", "--scores", str(tmp_path / "s.tsv")]
-    assert run(["eval-benchmark", str(tmp_path / "a.csv"), *given, "-o", str(tmp_path / "out")]) == 0
-    assert "2 scores are of no string of these items" in capsys.readouterr().err
+    assert run(["eval-benchmark", str(tmp_path / "a.tsv"), *given, "-o", str(tmp_path / "out")]) == 0
+    err = capsys.readouterr().err
+    assert "2 scores are of no string of these items" in err
+    assert "quotes around cells with commas are taken for those of Excel" in err

@@ -47,17 +47,17 @@ def texts() -> tuple[TimedText, ...]:
 def model(
     name: str, values: np.ndarray, reasons: dict[int, str] | None = None, **more: np.ndarray
 ) -> ModelWords:
-    """A model whose surprisals are rows of an array, (texts, words)."""
+    """A model whose surprisals are rows of an array, (texts, words), all counted for reasons."""
     words = tuple(
         WordValues(
             {"surprisal": row.copy(), **{key: each[i] for key, each in more.items()}},
-            reasons if reasons and i == 0 else {},
+            {k - i * len(row): why for k, why in (reasons or {}).items() if k // len(row) == i},
             np.full(len(row), -1),
         )
         for i, row in enumerate(values)
     )
     for place in reasons or {}:
-        words[0].values["surprisal"][place] = math.nan
+        words[place // len(values[0])].values["surprisal"][place % len(values[0])] = math.nan
     return ModelWords(name, {"kind": "toy"}, words)
 
 
@@ -111,7 +111,10 @@ def test_exclusions_are_counted_each_once() -> None:
     times = times_of(every, np.full((N_TEXTS, N_WORDS), 300.0))
     times.time[(times.word == 5)] = 5000  # nobody read it in a plausible time
     times.time[0] = 3
-    a, b = model("a", surprisal, {7: "gone", 20: "gone"}), model("b", surprisal[::-1], {8: "crossing"})
+    a, b = (
+        model("a", surprisal, {7: "gone", N_WORDS + 7: "gone"}),
+        model("b", surprisal[::-1], {8: "crossing"}),
+    )
     frequency = {"x" * n: -(n**1.5) for n in range(1, 11)}.get  # 11 letters: unknown
     results = evaluate_reading(times, [a, b], frequency=frequency, regression=Regression(**SMALL))
     items = results.table(ITEMS).to_pandas()
@@ -122,7 +125,7 @@ def test_exclusions_are_counted_each_once() -> None:
         place = word % N_WORDS
         before = range(max(0, place - 2), place)
         missing = any(unknown[word - place + i] for i in before)
-        missing |= word < N_WORDS and any(i in (7, 8, 20) for i in before)
+        missing |= any(word - place + i in (7, 8, N_WORDS + 7) for i in before)
         expected = (
             NO_TIME
             if word == 5
@@ -130,7 +133,7 @@ def test_exclusions_are_counted_each_once() -> None:
             if edge[word]
             else NO_FREQUENCY
             if unknown[word]
-            else {7: "a: gone", 20: "a: gone", 8: "b: crossing"}.get(
+            else {7: "a: gone", N_WORDS + 7: "a: gone", 8: "b: crossing"}.get(
                 word, BEFORE if missing or place < 2 else ""
             )
         )

@@ -237,6 +237,48 @@ def test_subjects_without_a_time_are_none(tmp_path: Path) -> None:
     assert times.subject.tolist() == [0, 0, 0, 0, 1]
 
 
+def test_a_row_with_an_empty_cell_is_a_row(tmp_path: Path) -> None:
+    rows = [
+        "item,word_number,word,subject,time,note",
+        "a,1,The,s1,200,",
+        "a,2,dog,s1,,late",
+        "a,3,ran,s1,210,x",
+    ]
+    (tmp_path / "t.csv").write_text("\n".join([*rows, ",,,,,", ""]))
+    times = read_times(str(tmp_path / "t.csv"))
+    assert (times.texts[0].words, times.without_time) == (("The", "dog", "ran"), 1)
+    assert times.labels["note"].tolist() == ["", "x"]
+
+
+@pytest.mark.parametrize("has_texts", [False, True])
+@pytest.mark.parametrize(("group", "groups"), [(None, [0, 0, 1]), ("set", [0, 1, 1])])
+def test_groups_are_of_a_column_or_of_items(
+    tmp_path: Path, group: str | None, groups: list[int], has_texts: bool
+) -> None:
+    rows = [
+        "type item word_number word subject time set",
+        "a 1 1 w s 200 x",
+        "b 1 1 v s 200 y",
+        "a 2 1 u s 9 y",
+    ]
+    table = write(tmp_path / "t.tsv", *rows)
+    texts = write(tmp_path / "texts.tsv", *(" ".join(row.split()[:4]) for row in rows)) if has_texts else None
+    columns = {"item": "type+item"}
+    if group is None:
+        assert read_times(table, columns=columns, texts=texts).group_of_word.tolist() == groups
+    elif texts is None:
+        assert read_times(table, columns={**columns, "group": group}).group_of_word.tolist() == groups
+    else:
+        with pytest.raises(InputError, match="no column set in the header"):
+            read_times(table, columns={**columns, "group": group}, texts=texts)
+
+
+def test_the_group_of_an_item_may_stand_in_some_of_its_rows(tmp_path: Path) -> None:
+    rows = ["item,word_number,word,subject,time,set", "p,1,a,s,200,", "q,1,b,s,200,x", "p,2,c,s,200,x"]
+    table = write(tmp_path / "t.csv", *rows)
+    assert read_times(table, columns={"group": "set"}).group_of_word.tolist() == [0, 0, 0]
+
+
 def test_a_column_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="--column colour: must be one of item, number"):
         read_times(write(tmp_path / "t.tsv", *TIDY), columns={"colour": "x"})
