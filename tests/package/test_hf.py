@@ -170,6 +170,8 @@ def test_a_margin_drops_what_the_scorer_drops_and_is_saved(folders: dict[str, Pa
     own, config = hf.PdtoolsForCausalLM.from_pretrained, hf.PdtoolsConfig.from_pretrained(folders["pushdown"])
     ours = own(folders["pushdown"], beam=40, margin=0.5)
     given = own(folders["pushdown"], config=config, beam=40, margin=0.5)
+    wide = own(tmp_path, margin=None)  # what is given goes before what was saved, also if it is none
+    assert (wide.config.beam, wide.config.margin) == (40, None)
     for each in (model, load(tmp_path)[0], ours, given):
         assert (each.config.beam, each.config.margin) == (40, 0.5)
         logits = each(**tokenizer(text + "<eos>", return_tensors="pt")).logits[0, :-1].double()

@@ -431,8 +431,9 @@ def scripted(losses: list[float]) -> Callable[..., LossSums]:
     return lambda *args, **kwargs: LossSums({"token_nll": next(remaining), "tokens": 1})
 
 
+@pytest.mark.parametrize("steps", [24, 16])
 def test_early_stop(
-    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: int, toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = {}
 
@@ -441,13 +442,15 @@ def test_early_stop(
             seen[step] = ((tmp_path / "run/best/model.safetensors").read_bytes(), is_best)
 
     monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([3.0, 2.0, 2.5, 2.0, 1.0, 0.5]))
-    wanted = recipe(steps=24, eval_every=4, patience=2)
+    wanted = recipe(steps=steps, eval_every=4, patience=2)
     report = train(toy_train, tmp_path / "run", wanted, valid=toy_valid, listener=Watch())
     assert report["finished"] == "patience"
     assert report["step"] == 16
     assert report["best_step"] == 8
     assert [is_best for _, is_best in seen.values()] == [True, True, False, False]
     assert seen[8][0] == seen[16][0] != seen[4][0]
+    again = train(toy_train, tmp_path / "run", wanted, valid=toy_valid, resume=True)
+    assert (again["finished"], again["step"]) == ("patience", 16)
 
 
 # --- the recipe of small recurrent models -----------------------------------------------------

@@ -80,6 +80,13 @@ def test_k_different_trees(models: dict[str, Path], text: Path, tmp_path: Path) 
     assert np.logaddexp(*joints) == pytest.approx(
         float(rows[0][3]), rel=2e-6, abs=1e-5
     )  # every derivation is in one
+    text.write_text("a b c a\nb c\na b c\n")
+    assert (
+        decode(text, "--model", models["pushdown"], *options[:2], "--k-best", 4, *options[4:], "--overwrite")
+        == 0
+    )
+    _, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    assert [row[0] + row[1] for row in rows] == ["11", "12", "13", "14", "21", "31", "32"]
 
 
 def test_one_best_has_no_tree_column(models: dict[str, Path], text: Path, tmp_path: Path) -> None:

@@ -123,11 +123,11 @@ def test_any_limits_of_prefixes(seed: int, tmp_path: Path, capsys: pytest.Captur
     """All limits crossed: each holds, is reached, and is in the report."""
     brackets, depth = [2, 5, 12][seed % 3], [2, 3, 30][seed // 3 % 3]
     dependency, most = [3, 7][seed % 2], [12, 30, 90][seed // 2 % 3]
-    command = ["generate", "dyck-prefixes", "-n", "60", "--seed", str(seed), "--brackets", str(brackets)]
+    command = ["generate", "dyck-prefixes", "-n", "60", "--brackets", str(brackets)]
     given = ["--dependency", str(dependency), "--depth", str(depth), "--max-length", str(most)]
     if of_depths := seed % 4 == 3:
         given = ["--depths", "2-4"]
-    assert run([*command, *given, "-o", f"{tmp_path}/p.tsv", "--json", "-q"]) == 0
+    assert run([*command, *given, "--seed", str(seed), "-o", f"{tmp_path}/p.tsv", "--json", "-q"]) == 0
     report, prefixes = json.loads(capsys.readouterr().out), read_prefixes(tmp_path / "p.tsv")
     deepest, longest, shortest, types = 0, 0, 10**9, set()
     for prefix in prefixes:
@@ -151,6 +151,8 @@ def test_any_limits_of_prefixes(seed: int, tmp_path: Path, capsys: pytest.Captur
         assert shortest == dependency or shortest == dependency + 1  # closers are at odd distances
         settings |= {"dependency": dependency, "depth": depth, "max_length": most}
     assert report["settings"].items() >= settings.items()
+    assert run([*command, *given, "--seed", str(seed + 1), "-o", f"{tmp_path}/other.tsv", "-q"]) == 0
+    assert read_prefixes(tmp_path / "other.tsv") != prefixes
 
 
 def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
