@@ -258,7 +258,8 @@ kinds.sentences = async () => {
     const terms = [["weights", "all terms"], ...Object.keys(found.without).flatMap((each) => [[`without:${each}`, `without the ${each} term`], [`difference:${each}`, `difference: with ${MINUS} without ${each}`]])];
     const mean = (i, j) => Array.from({ length: heads }, (_, h) => weight(at.layer, h, i, j)).reduce((a, b) => a + b, 0) / heads;
     const strength = (w) => (kind === "difference" ? (w >= 0 ? `rgba(213, 94, 0, ${Math.min(1, 2 * w).toFixed(3)})` : `rgba(0, 114, 178, ${Math.min(1, -2 * w).toFixed(3)})`) : `rgba(0, 114, 178, ${(0.7 * w).toFixed(3)})`);
-    const sums = at.columns.size ? Array.from({ length: layers }, (_, l) => [l + 1, ...Array.from({ length: heads }, (_, h) => [...at.columns].filter((j) => j <= row).reduce((sum, j) => sum + weight(l, h, row, j), 0))]) : null;
+    const chosen = [...at.columns].filter((j) => j <= row).sort((a, b) => a - b);
+    const sums = chosen.length ? Array.from({ length: layers }, (_, l) => [l + 1, ...Array.from({ length: heads }, (_, h) => chosen.reduce((sum, j) => sum + weight(l, h, row, j), 0))]) : null;
     const toggle = (j) => { at.columns.has(j) ? at.columns.delete(j) : at.columns.add(j); attention(); panels.attention.place.querySelectorAll(".pickcolumn")[j]?.focus(); };
     show("attention",
       make("div", { class: "controls" },
@@ -269,7 +270,7 @@ kinds.sentences = async () => {
         weightsCanvas({ n: T, now: row, weight: (i, j) => weight(at.layer, h, i, j), difference: kind === "difference", name: `attention, layer ${at.layer + 1}, head ${h + 1}` }), make("figcaption", { class: "soft" }, `head ${h + 1}`)))),
       make("p", {}, `From “${label(row)}”, mean of the heads of layer ${at.layer + 1}; choose tokens to add up their shares:`),
       make("div", { class: "tokens" }, Array.from({ length: row + 1 }, (_, j) => make("button", { class: "pickcolumn", style: `background: ${strength(mean(row, j))}; color: var(--ink); min-height: 26px; padding: 1px 6px${at.columns.has(j) ? "; outline: 2px solid #000" : ""}`, "aria-pressed": String(at.columns.has(j)), click: () => toggle(j) }, `${label(j)} `, make("small", {}, `${digits(100 * mean(row, j), 0)}`)))),
-      sums ? table([{ name: "layer", number: true }, ...Array.from({ length: heads }, (_, h) => ({ name: `head ${h + 1}`, number: true }))], sums.map((each) => each.map((x, i) => (i ? `${percent(x)}%` : x))), { caption: `From “${label(row)}” to ${[...at.columns].sort((a, b) => a - b).map(label).join(" + ")}${kind === "difference" ? ", difference in points" : ""}` }) : null);
+      sums ? table([{ name: "layer", number: true }, ...Array.from({ length: heads }, (_, h) => ({ name: `head ${h + 1}`, number: true }))], sums.map((each) => each.map((x, i) => (i ? `${percent(x)}%` : x))), { caption: `From “${label(row)}” to ${chosen.map(label).join(" + ")}${kind === "difference" ? ", difference in points" : ""}` }) : null);
   }
 
   /** Of compositions by attention: a row for each constituent of the best parse that has closed; the weight of each child. */
