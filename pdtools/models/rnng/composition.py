@@ -131,22 +131,28 @@ class AttentionComposition(Composition):
         order, sizes, real = _packing(counts)
         read = children[order].T[: len(real)]  # (K, C)
         query = torch.cat([self.query(labels), state], 1)[order]  # (C, 2D)
-        query = product(query, self.keys.weight.T)  # instead of the keys of all children
         if multiplies_by_onednn(vectors):
-            n = counts[order]
+            n, several = counts[order], int(sizes[1:2].sum())
             both = torch.stack([read, _reversed(read.T, n).T])
-            states = vectors.new_zeros(2, len(order), len(real), vectors.shape[1])  # (2, C, K, D)
-            for k, some in enumerate(_shared_states(self.lstm.all_weights, vectors, both, sizes)):
-                states[:, : some.shape[1], k] = some
-            by_way = (states @ query.view(len(n), 2, -1, 1).transpose(0, 1))[..., 0]  # (2, C, K)
-            scores = by_way[0] + _reversed(by_way[1], n)
-            weights = scores.masked_fill(~real.T, -torch.inf).softmax(1)  # (C, K)
-            mixed = torch.stack([weights, _reversed(weights, n)])[:, :, None] @ states
-            mixed = torch.cat([*mixed[:, :, 0]], 1)
+            steps = [*_shared_states(self.lstm.all_weights, vectors, both, sizes)]
+            mixed, weights = torch.cat([*steps[0]], 1), real.T.to(query.dtype)  # a single child weighs 1
+            if several:
+                n = n[:several]
+                states = vectors.new_zeros(2, several, len(real), vectors.shape[1])  # (2, S, K, D)
+                for k, some in enumerate(steps):
+                    states[:, : some.shape[1], k] = some[:, :several]
+                query = product(query[:several], self.keys.weight.T).view(several, 2, -1, 1)
+                by_way = (states @ query.transpose(0, 1))[..., 0]  # (2, S, K)
+                scores = by_way[0] + _reversed(by_way[1], n)
+                some = scores.masked_fill(~real.T[:several], -torch.inf).softmax(1)  # (S, K)
+                weights[:several] = some
+                sums = torch.stack([some, _reversed(some, n)])[:, :, None] @ states  # (2, S, 1, D)
+                mixed[:several] = torch.cat([*sums[:, :, 0]], 1)
         else:
             packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))
             hidden = packed.data.new_zeros(*real.shape, packed.data.shape[1])
             hidden = hidden.masked_scatter(real[:, :, None], packed.data.to(hidden.dtype))  # (K, C, 2D)
+            query = product(query, self.keys.weight.T)  # instead of the keys of all children
             scores = (hidden * query).sum(2).masked_fill(~real, -torch.inf)  # (K, C)
             weights = scores.softmax(0)
             mixed = (weights[:, :, None] * hidden).sum(0)
@@ -177,7 +183,7 @@ def _reversed(children: Tensor, counts: Tensor) -> Tensor:
 def _shared_states(
     weights: Sequence[Sequence[Tensor]], vectors: Tensor, read: Tensor, sizes: Tensor
 ) -> Iterator[Tensor]:
-    """Hidden states of two LSTMs that read vectors; sequences with one beginning are read once.
+    """Hidden states of two LSTMs that read vectors, float32; sequences with one beginning are read once.
 
     Args:
         weights: each LSTM's weights of inputs and of states, and both biases.
@@ -189,7 +195,9 @@ def _shared_states(
         For each step (2, size, D).
     """
     used, read = torch.unique(read, return_inverse=True)
-    x = vectors[used]
+    # Hypotheses' vectors of a token are equal. They are compared as integers, since NaN is in no order.
+    x, same = torch.unique(vectors[used].view(torch.int32), dim=0, return_inverse=True)
+    x, read = x.view(torch.float32), same[read]
     inputs = torch.cat([product(x, each[0], each[2] + each[3]) for each in weights])  # (2U, 4D)
     read = read + torch.tensor([0, len(x)], device=read.device)[:, None, None]
     prefix = torch.zeros_like(read[:, 0])
