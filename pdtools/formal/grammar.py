@@ -101,17 +101,17 @@ def grammar_names() -> tuple[str, ...]:
 
 
 def read_grammar(source: str | Path) -> Grammar:
-    """Read a grammar: one that comes with pdtools, by name, or a file.
+    """Read a grammar: a file, or one that comes with pdtools, by name; a file of this name comes first.
 
     Raises:
         InputError: if there is no such grammar, or a bad one: its file, its line, and what to do.
     """
-    if str(source) in grammar_names():
-        return parse_grammar(read_lines(_folder() / f"{source}{_SUFFIX}"), str(source), str(source))
-    if not Path(source).is_file() and str(source) != "-":
+    if Path(source).is_file() or str(source) == "-":
+        return parse_grammar(read_lines(source), Path(source).name.partition(".")[0], str(source))
+    if str(source) not in grammar_names():
         known = ", ".join(grammar_names())
         raise InputError("no such file, nor a grammar of this name", file=source, hint=f"grammars: {known}")
-    return parse_grammar(read_lines(source), Path(source).name.partition(".")[0], str(source))
+    return parse_grammar(read_lines(_folder() / f"{source}{_SUFFIX}"), str(source), str(source))
 
 
 def _folder() -> Path:

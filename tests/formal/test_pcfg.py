@@ -81,7 +81,10 @@ def test_an_alternative_that_comes_twice_counts_twice() -> None:
             "test.pcfg:1: '': a token needs letters, and has no spaces (leave an alternative empty",
         ),
         (["S -> 'a b'"], "test.pcfg:1: 'a b': a token needs letters"),
-        (["S -> '<eos>'"], "test.pcfg:1: '<eos>' is a special token of models"),
+        *(
+            (["S -> 'a'", f"S -> '{name}'"], f"test.pcfg:2: '{name}' is a special token of models")
+            for name in ("<pad>", "<root>", "<eos>", "<unk>")
+        ),
         (["S -> 'a'", "S -> a"], "test.pcfg:2: a has no rules (add some, or write 'a' if it is a token)"),
         (
             ["S -> 'a'", "A -> 'a'"],
@@ -98,7 +101,7 @@ def test_what_is_refused(lines: list[str], message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_files_and_names(tmp_path: Path) -> None:
+def test_files_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert grammar_names() == (
         "dyck",
         "dyck-released",
@@ -114,6 +117,10 @@ def test_files_and_names(tmp_path: Path) -> None:
         InputError, match=r"mine2: no such file, nor a grammar of this name \(grammars: dyck, "
     ):
         read_grammar(tmp_path / "mine2")
+    shipped, own = read_grammar("hardest"), tmp_path / "hardest"
+    own.write_text("S -> 'a' S | 'a'\n")
+    monkeypatch.chdir(tmp_path)
+    assert str(read_grammar("hardest")) == str(read_grammar(str(own))) != str(shipped)
 
 
 def test_the_weights_of_the_paper() -> None:

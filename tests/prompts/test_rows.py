@@ -20,11 +20,11 @@ from pdtools.tokenization import Tokenizer, train_bpe_tokenizer, train_word_toke
 from pdtools.tokenization.words import split_words
 from pdtools.trees import tape
 
-SENTENCES = ('Premise: A "dog" won\'t bark.', "It sleeps.", "Hypothesis: Dogs bark.")
+SENTENCES = ('Premise: A "dog" won\'t bark.', "It sleeps.", "Hypothesis: Dogs (all) bark.")
 TREES = (
     "(X (XX Premise) (XX :) (X (X (XX A) (XX ``) (XX dog) (XX '')) (X (XX wo) (XX n't) (XX bark))) (XX .))",
     "(X (X (XX It) (XX sleeps)) (XX .))",
-    "(X (X (XX Hypothesis) (XX :)) (X (XX Dogs) (XX bark)) (XX .))",
+    "(X (X (XX Hypothesis) (XX :)) (X (XX Dogs) (X (XX -LRB-) (XX all) (XX -RRB-)) (XX bark)) (XX .))",
 )
 
 

@@ -84,3 +84,10 @@ def test_what_is_no_task_is_refused(tmp_path: Path, change: tuple[str, str], mes
 def test_unknown_names_are_told_the_known_ones() -> None:
     with pytest.raises(InputError, match="tasks: mrpc, rte, sst5, stsb"):
         read_task("cola")
+
+
+def test_a_file_of_a_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, _ = TASKS.text("rte")
+    (tmp_path / "rte").write_text(text.replace('"Yes"', '"True"'))
+    monkeypatch.chdir(tmp_path)
+    assert read_task("rte").answers["entailment"] == "True"
