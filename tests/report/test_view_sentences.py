@@ -681,6 +681,6 @@ def test_what_was_chosen_does_not_hold_for_another_sentence_model_or_token(tmp_p
         write(sentence, 1); for (let i = 0; i < 9; i++) await later(); now();
         return found;"""
     found = evaluate(path, steps)
-    # Hypothesis, layer (the second model has one), number of columns up to the token, of columns in the caption.
+    # Hypothesis, layer (the second model has one), columns up to the token, columns in the caption.
     chosen = ["2", "2", 3, [3]]
     assert found == [chosen, ["", "2", 2, [2]], ["", "1", 3, [3]], chosen, ["", "2", 0, []]]
