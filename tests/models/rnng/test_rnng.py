@@ -19,6 +19,8 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.models.kernels import decoding
+from pdtools.models.rnng.composition import AttentionComposition
+from pdtools.models.rnng.config import RnngConfig
 from pdtools.models.rnng.model import RnngLM
 from pdtools.search.families.word_synchronous import word_synchronous_search
 from pdtools.search.kinds import particle_search
@@ -342,6 +344,23 @@ def test_in_order_needs_to_see_where_words_begin() -> None:
     rnng("rnng").use_tokenizer(raw)
     with pytest.raises(PdtoolsError, match="do not show where words begin"):
         rnng("rnng-in-order").use_tokenizer(raw)
+
+
+def test_weights_and_vectors_are_each_constituents_own() -> None:
+    """Constituents of 1, 3 and 2 children together, whose order by length is no order of pairs, and alone."""
+    torch.manual_seed(0)
+    config = RnngConfig(vocab_size=9, pad_id=0, root_id=1, eos_id=2, d_model=4, n_labels=3)
+    composition = AttentionComposition(config).eval()
+    vectors, state, labels = torch.randn(9, 4), torch.randn(3, 4), torch.tensor([0, 2, 1])
+    children, counts = torch.tensor([[1, 0, 0], [2, 3, 4], [5, 6, 0]]), torch.tensor([1, 3, 2])
+    with torch.no_grad():
+        weights = composition.weights(vectors, children, counts, labels, state)
+        composed = composition(vectors, labels, children, counts, labels, state)
+        for c, n in enumerate(counts.tolist()):
+            one = slice(c, c + 1)
+            alone = children[one, :n], counts[one], labels[one], state[one]
+            torch.testing.assert_close(weights[one, :n], composition.weights(vectors, *alone))
+            torch.testing.assert_close(composed[one], composition(vectors, labels[one], *alone))
 
 
 @pytest.mark.parametrize(("name", "composition"), EACH)
