@@ -140,17 +140,16 @@ def finding(scores: Scores) -> str:
     runs = [run for of_model in scores["runs"].values() for run in of_model.values()]
     whole = sum({"perplexity", "sg"} <= run.keys() for run in runs)
     sentences = [] if whole == RUNS else [f"Scored so far: {whole} of {RUNS} runs."]
-    places = []
     names = {
         "perplexity": "perplexity",
         "sg": "SG score",
         "labelled": "labelled F1",
         "unlabeled": "unlabeled F1",
     }
-    for key, name in names.items():
-        if where := relation(scores, key):
-            places.append(f"{name} is {where}")
-    return " ".join([*sentences, f"The RNNG's {'; its '.join(places)}."])
+    places = [f"{name} is {where}" for key, name in names.items() if (where := relation(scores, key))]
+    if places:
+        sentences.append(f"The RNNG's {'; its '.join(places)}.")
+    return " ".join(sentences)
 
 
 def rates(scores: Scores) -> str:

@@ -144,9 +144,9 @@ class AttentionComposition(Composition):
                 query = product(query[:several], self.keys.weight.T).view(several, 2, -1, 1)
                 by_way = (states @ query.transpose(0, 1))[..., 0]  # (2, S, K)
                 scores = by_way[0] + _reversed(by_way[1], n)
-                some = scores.masked_fill(~real.T[:several], -torch.inf).softmax(1)  # (S, K)
-                weights[:several] = some
-                sums = torch.stack([some, _reversed(some, n)])[:, :, None] @ states  # (2, S, 1, D)
+                shares = scores.masked_fill(~real.T[:several], -torch.inf).softmax(1)  # (S, K)
+                weights[:several] = shares
+                sums = torch.stack([shares, _reversed(shares, n)])[:, :, None] @ states  # (2, S, 1, D)
                 mixed[:several] = torch.cat([*sums[:, :, 0]], 1)
         else:
             packed, _ = self.lstm(PackedSequence(vectors[read[real]], sizes))
