@@ -4,16 +4,18 @@ python margins.py collect RESULTS -o NAME.csv.gz
 python margins.py compare PLAN FILES... -o FILE.json
 python margins.py simulate PLAN [--draws 200]
 
-RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes. PLAN is ``trees`` or
-``english``. ``simulate`` prints the coverage of the plan's intervals on simulated margins.
+RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes, and may hold ``ppl``. PLAN is
+``trees`` or ``english``. ``simulate`` prints the coverage of the plan's intervals on simulated margins.
 A file has a row for each first prediction of an SG item that counts, and for each pair of BLiMP: ``passes``
 (0: not known), ``evaluation``, ``unit`` (suite or paradigm), ``group`` (circuit or phenomenon), ``item``,
-``margin`` in bits, and ``correct`` (1, 0). Its name is that of the run, ``CONDITION-SEED.csv.gz``.
+``margin`` in bits, and ``correct`` (1, 0); and one for ``ppl``, whose margin is the mean log₂ p of a word.
+Its name is that of the run, ``CONDITION-SEED.csv.gz``.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pdtools.evaluation.comparison.statistics import Spread, deviation, holm
+from pdtools.evaluation.results import read_document
 from pdtools.evaluation.sg.record import EXCLUDED
 from pdtools.files import write_json
 
@@ -74,13 +77,19 @@ def collect(results: Path) -> pd.DataFrame:
     rows = [
         _rows(folder / name, name).assign(passes=passes)
         for passes, folder in sorted(folders.items())
-        for name in EVALUATIONS
+        for name in (*EVALUATIONS, "ppl")
         if (folder / name).is_dir()
     ]
     return pd.concat(rows)[["passes", "evaluation", "unit", "group", "item", "margin", "correct"]]
 
 
 def _rows(folder: Path, evaluation: str) -> pd.DataFrame:
+    if evaluation == "ppl":
+        scores = read_document(folder)["scores"]
+        perplexity = scores.get("ppl_word_particles", scores.get("ppl_word_marginal"))
+        return pd.DataFrame(
+            [{"evaluation": "ppl", "group": "", "unit": "test", "item": 0, "margin": -math.log2(perplexity)}]
+        ).assign(correct=math.nan)
     items = pq.read_table(folder / "items.parquet").to_pandas()
     items = items[items["prediction"] == 1]
     if evaluation == "sg":
@@ -106,9 +115,11 @@ def scores_of(rows: pd.DataFrame) -> dict[str, float]:
     """
     found = {}
     for measure, factor in (("margin", 1.0), ("correct", 100.0)):
-        by_unit = rows.groupby(["evaluation", "group", "unit"])[measure].mean().mul(factor)
+        known = rows[rows[measure].notna()].fillna({"group": ""})
+        by_unit = known.groupby(["evaluation", "group", "unit"])[measure].mean().mul(factor)
         for (evaluation, group), value in by_unit.groupby(level=[0, 1]).mean().items():
-            found[f"{measure} {evaluation} {group}"] = float(value)
+            if group:
+                found[f"{measure} {evaluation} {group}"] = float(value)
         for evaluation, value in by_unit.groupby(level=0).mean().items():
             found[f"{measure} {evaluation}"] = float(value)
     return found
@@ -129,7 +140,7 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
 
     Returns:
         ``scores``: by passes, score and condition the values, mean and deviation; ``families``: the primary
-        differences, of margins after the last pass, with p corrected; ``others``: of every other score.
+        differences, of margins after the last pass, with p corrected, of each family that is whole; ``others``: of every other score.
     """
     conditions: dict[str, list[str]] = {}
     for run in sorted(runs):
@@ -144,6 +155,8 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
     last = max(values)
     families, others = [], []
     for pairs in plan.families:
+        if not set().union(*pairs) <= conditions.keys():  # whose runs are still to come
+            continue
         family = [
             {"a": a, "less": b, "score": score, "passes": last}
             | difference(values[last][score][a], values[last][score][b])

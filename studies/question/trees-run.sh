@@ -2,7 +2,8 @@
 # Called by trees.sh.
 # Usage: trees-run.sh try MODEL RATE WEIGHT  one try of the tuning: two passes with seed 0, and its marginal perplexity
 #        trees-run.sh fold N                 the parser of a fold, and what it makes of the fold's sentences
-#        trees-run.sh run CONDITION SEED     seven passes, and where SUITES and BLIMP are there the scores after two, four and seven
+#        trees-run.sh run CONDITION SEED     seven passes; where SUITES and BLIMP are there the scores after two, four and seven
+#                                            and the perplexity of 500 test sentences (scores-trees/CONDITION-SEED.csv.gz)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 pass=821 # steps of 2,048 positions
@@ -41,6 +42,7 @@ fold)
             -o "$fold/parsed.trees" || exit 1
     ;;
 run)
+    [ ! -e "$here/scores-trees/$2-$3.csv.gz" ] || exit 0
     run=$OUT/runs/$2-$3 model=${2%-auto} shards=train
     [ "$model" = "$2" ] || shards=auto
     read -r rate weight <<SETTINGS
@@ -50,7 +52,7 @@ SETTINGS
         "\"$((2 * pass)) steps\", \"$((4 * pass)) steps\", \"$((7 * pass)) steps\"" || exit 1
     search=
     [ "$model" != pushdown ] || search="--beam 50"
-    for passes in 7 2 4; do
+    for passes in 2 4 7; do
         results=$OUT/results/$2-$3/$passes
         [ -z "$SUITES" ] || pdtools eval-sg "$SUITES" $search --model "$run/step-$((passes * pass))" --threads 1 --quiet --resume \
             -o "$results/sg" >/dev/null || exit 1

@@ -10,6 +10,7 @@
 #
 # Environment, with defaults:
 #   STAGES="data tuning folds runs"   JOBS=1 at a time, on a thread each   SUITES=  BLIMP=  where the runs are to be scored
+#   CONDITIONS="base pushdown base-head pushdown-auto"  which are run; what scores-trees/ holds already is not
 set -eu
 [ $# -eq 2 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 archives=$1
@@ -44,12 +45,14 @@ if staged data; then
         [ -e "$OUT/shards/$part" ] || pdtools tapes "$OUT/trees/$part.trees" "$@" --tape none --quiet -o "$OUT/shards/$part"
     done
 fi
-if [ ! -e "$OUT/valid-500" ]; then
-    # 500 sentences of the validation part, evenly.
-    awk '{ line[NR] = $0 } END { for (i = 1; i <= 500; i++) print line[int((i - .5) * NR / 500) + 1] }' \
-        "$OUT/trees/valid.trees" >"$OUT/valid-500.trees"
-    pdtools tapes "$OUT/valid-500.trees" --tokenizer "$OUT/shards/train" --tape none --quiet -o "$OUT/valid-500"
-fi
+for part in valid test; do
+    # 500 sentences of the part, evenly.
+    [ -e "$OUT/$part-500" ] || {
+        awk '{ line[NR] = $0 } END { for (i = 1; i <= 500; i++) print line[int((i - .5) * NR / 500) + 1] }' \
+            "$OUT/trees/$part.trees" >"$OUT/$part-500.trees"
+        pdtools tapes "$OUT/$part-500.trees" --tokenizer "$OUT/shards/train" --tape none --quiet -o "$OUT/$part-500"
+    }
+done
 failed=0
 if staged tuning; then
     # Six tries of each condition; the fourth takes the settings of the third.
@@ -81,8 +84,13 @@ if staged folds; then
         --binarize right --quiet -o "$OUT/results/auto" >/dev/null
 fi
 if staged runs && [ -e "$OUT/chosen" ]; then
-    for seed in 1 2 3 4 5 6; do
-        for condition in base base-head pushdown pushdown-auto; do echo "$condition $seed"; done
+    # The pair of the primary measures first.
+    for pair in "base pushdown" "base-head pushdown-auto"; do
+        for seed in 1 2 3 4 5 6; do
+            for condition in $pair; do
+                case " ${CONDITIONS:-$condition} " in *" $condition "*) echo "$condition $seed" ;; esac
+            done
+        done
     done | xargs -P "${JOBS:-1}" -n 2 sh "$here/trees-run.sh" run || failed=1
 fi
 finished "$failed"

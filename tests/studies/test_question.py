@@ -95,6 +95,13 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
             table = {ITEMS: pa.Table.from_pylist(rows)}
             results = Results(scores={}, counts={}, settings={"task": task}, tables=table)
             write_results(tmp_path / "run" / passes / task, results, {})
+    # A beam's perplexity stands beside the particles', which are meant.
+    perplexity = {"ppl_word_marginal": 512.0, "ppl_word_particles": 256.0}
+    write_results(
+        tmp_path / "run" / "7" / "ppl",
+        Results(scores=perplexity, counts={"sentences": 1}, settings={"task": "ppl"}, tables={}),
+        {},
+    )
     rows = margins.collect(tmp_path / "run")
     assert sorted(set(rows["passes"])) == [2, 7]
     scores = margins.scores_of(rows[rows["passes"] == 7])
@@ -103,6 +110,12 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
     assert scores["correct sg"] == pytest.approx((50 + 100) / 2)
     assert scores["margin blimp"] == -1.0
     assert scores["margin blimp binding"] == -1.0
+    assert scores["margin ppl"] == -8.0
+    assert not any(name.startswith("correct ppl") or name.endswith(" ") for name in scores)
+    # Read back from its file, too, where the perplexity has no group.
+    rows.to_csv(tmp_path / "run-1.csv.gz", index=False)
+    again = pd.read_csv(tmp_path / "run-1.csv.gz").query("passes == 7")
+    assert margins.scores_of(again) == scores
 
 
 def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +144,13 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for each in (*first, *second):
         assert each["low"] < 1.0 < each["high"]
         assert each["p"] <= each["corrected"] <= 1
+    # The primary family is read when its runs have ended, before the others' have.
+    own = [str(file) for file in files if file.name.rpartition("-")[0] in ("pushdown", "base")]
+    monkeypatch.setattr(
+        "sys.argv", ["margins.py", "compare", "trees", *own, "-o", str(tmp_path / "own.json")]
+    )
+    margins.main()
+    assert json.loads((tmp_path / "own.json").read_text())["families"] == [first]
     seeds = document["scores"]["7"]["margin sg"]["pushdown"]["values"]
     by_hand = [
         pd.read_csv(file).query("evaluation == 'sg'").groupby("unit")["margin"].mean().mean()
