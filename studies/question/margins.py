@@ -4,8 +4,9 @@ python margins.py collect RESULTS -o NAME.csv.gz
 python margins.py compare PLAN FILES... -o FILE.json
 python margins.py simulate PLAN [--draws 200]
 
-RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes, and may hold ``ppl``. PLAN is
-``trees`` or ``english``. ``simulate`` prints the coverage of the plan's intervals on simulated margins.
+RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes, and may hold ``ppl``.
+PLAN is ``trees`` or ``english``. ``simulate`` prints the coverage of the plan's intervals on simulated
+margins.
 A file has a row for each first prediction of an SG item that counts, and for each pair of BLiMP: ``passes``
 (0: not known), ``evaluation``, ``unit`` (suite or paradigm), ``group`` (circuit or phenomenon), ``item``,
 ``margin`` in bits, and ``correct`` (1, 0); and one for ``ppl``, whose margin is the mean log₂ p of a word.
@@ -139,8 +140,9 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
         runs: by ``CONDITION-SEED`` and passes, the scores (:func:`scores_of`).
 
     Returns:
-        ``scores``: by passes, score and condition the values, mean and deviation; ``families``: the primary
-        differences, of margins after the last pass, with p corrected, of each family that is whole; ``others``: of every other score.
+        ``scores``: by passes, score and condition the values, mean and deviation; ``families``: of each
+        family whose runs are there, the differences of margins after the last pass, with p corrected;
+        ``others``: of every other score.
     """
     conditions: dict[str, list[str]] = {}
     for run in sorted(runs):
