@@ -15,8 +15,6 @@ const until = async (ready) => { for (let n = 0; n < 200 && !ready(); n++) await
 
 const main = all("section").find((each) => each.firstChild.textContent === "Main scores");
 const found = { main: cells(main.querySelector("table")), by_region: {} };
-found.one_run = main.querySelectorAll("p.soft").some((each) => each.textContent.startsWith("One run of each model"));
-found.notes = all("p.note").map((each) => each.textContent).filter((each) => each.includes("ne run each"));
 for (const details of main.querySelectorAll("details")) {
   details.open = true;
   await later();

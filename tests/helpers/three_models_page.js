@@ -1,28 +1,14 @@
-// What a page of three models shows, for tests: differences, orders, what is looked for, trees, gains.
+// What a page of three models shows, for tests: differences, what is looked for, trees, gains.
 
 const details = (place, begins) => place.querySelectorAll("details").find((each) => each.firstChild.textContent.startsWith(begins));
 const until = async (ready) => { for (let n = 0; n < 200 && !ready(); n++) await later(); };
-const found = {
-  titles: Object.fromEntries(all("section").find((each) => each.firstChild.textContent === "Main scores").querySelectorAll("tbody tr").map((row) => [row.children[0].textContent, row.querySelectorAll("span").map((each) => each.getAttribute("title"))])),
-  chosen: one("#sg .item figcaption").textContent,
-  suites: one("#sg .suites").querySelectorAll("tbody tr").map((row) => [row.classList.contains("chosen"), row.children[1].textContent]),
-};
+const found = {};
 for (const task of ["blimp", "sg", "parse", "reading"]) {
   const section = one(`#${task}`);
   const place = section.querySelectorAll("h3").find((each) => each.textContent === "Differences between models").parentNode;
   const table = place.children[place.children.findIndex((each) => each.textContent === "Differences between models") + 1];
   found[task] = { caption: table.querySelector("p").textContent, cells: cells(table), marked: table.querySelectorAll("tbody tr").map((row) => row.classList.contains("chosen")) };
 }
-const orders = all("#blimp select")[1];
-found.orders = {};
-for (const option of orders.querySelectorAll("option")) {
-  write(orders, option.getAttribute("value"));
-  await later();
-  found.orders[option.textContent] = one("#blimp .chart").spec.layer.at(-1).encoding.y.sort;
-}
-write(all("#blimp select")[0], "field");
-await later();
-found.field_names = one("#blimp .chart").spec.layer.at(-1).encoding.y.sort;
 
 const items = details(one("#blimp"), "Items, ");
 items.open = true;

@@ -13,6 +13,7 @@ from action_oracle import action_model
 from search_oracle import WORDS, save_checkpoints, tiny_model
 from small_jobs import Case
 from toy_gpt2 import save_gpt2
+from toy_sets import condition, suite_of, write_pairs
 
 from pdtools.cli.main import run
 from pdtools.formal.dyck import Dyck
@@ -38,18 +39,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [sentence() for _ in range(34)]
     lines[5], lines[20] = "", "a zebra"
     (folder / "lines.txt").write_text("".join(line + "\n" for line in lines))
-    pairs = [
-        {
-            "UID": "toy",
-            "pairID": str(i),
-            "sentence_good": sentence(),
-            "sentence_bad": sentence(),
-            "field": "syntax",
-            "linguistics_term": "binding",
-        }
-        for i in range(12)
-    ]
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    write_pairs(folder / "pairs.jsonl", [(sentence(), sentence()) for _ in range(12)])
     (folder / "suite.json").write_text(json.dumps(_suite(rng)))
     (folder / "wsj").mkdir()
     for number in range(4):
@@ -85,16 +75,11 @@ def _brackets(folder: Path) -> None:
 
 
 def _suite(rng: random.Random) -> dict[str, Any]:
-    def condition(name: str) -> dict[str, Any]:
-        contents = (" ".join(rng.choices(WORDS, k=2)), " ".join(rng.choices(WORDS, k=3)))
-        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-        return {"condition_name": name, "regions": regions}
-
-    return {
-        "meta": {"name": "toy", "metric": "sum", "circuit": "Agreement"},
-        "predictions": [{"type": "formula", "formula": "(1;%x%) < (2;%y%)"}],
-        "items": [{"item_number": i, "conditions": [condition("x"), condition("y")]} for i in range(1, 9)],
-    }
+    items = [
+        [condition(name, *(" ".join(rng.choices(WORDS, k=k)) for k in (2, 3))) for name in "xy"]
+        for _ in range(8)
+    ]
+    return suite_of(*items, formula="(1;%x%) < (2;%y%)", circuit="Agreement")
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from enumeration import PAIRS, EnumeratingFamily, enumerate_derivations, write_pairs, write_suite
 from search_oracle import EOS, PAD, ROOT, WORDS, row
-from toy_grammar_lm import PAIRS, EnumeratingFamily, enumerate_derivations, write_pairs, write_suite
 from toy_mark_lm import OTHER, MarkConfig, MarkLM, marked
 
 from pdtools.cli.main import run

@@ -9,12 +9,12 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from enumeration import enumerate_derivations
 from gilt_oracle import PlainNetwork
 from hypothesis import given
 from hypothesis import strategies as st
 from plain import gilt as plain
 from search_oracle import EOS, ROOT, row, tiny_model
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from action_oracle import action_model
+from enumeration import enumerate_derivations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_oracle import row, tiny_model
-from toy_grammar_lm import enumerate_derivations
 from window_oracle import searched_row
 
 from pdtools.errors import PdtoolsError

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from action_oracle import action_model
+from enumeration import enumerate_derivations
 from search_oracle import EOS, PAD, ROOT, all_attachments, logsumexp, parts, row, save_checkpoints, tiny_model
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from action_oracle import action_model
+from enumeration import enumerate_derivations
 from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoints, tiny_model
-from toy_grammar_lm import enumerate_derivations
 from toy_models import loaded as in_memory
 
 from pdtools import search

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from action_oracle import KINDS, action_model
+from enumeration import enumerate_derivations
 from search_oracle import all_attachments, logsumexp, parts, row, tiny_model
-from toy_grammar_lm import enumerate_derivations
 from window_oracle import searched_row
 
 from pdtools.models import LanguageModel

@@ -11,10 +11,10 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+from enumeration import enumerate_derivations
 from gilt_oracle import PlainNetwork
 from plain import gilt as plain
 from search_oracle import EOS, ROOT, row, tiny_model
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.dependency.batch import ArcBatch

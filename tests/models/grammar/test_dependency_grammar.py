@@ -19,7 +19,7 @@ from arc_oracle import (
     projective_trees,
     sequences,
 )
-from toy_grammar_lm import enumerate_derivations
+from enumeration import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import TokenParts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from action_oracle import KINDS, action_model
-from toy_grammar_lm import enumerate_derivations
+from enumeration import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions

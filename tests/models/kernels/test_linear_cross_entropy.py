@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from action_oracle import action_model
 from arc_oracle import arc_model
+from enumeration import enumerate_derivations
 from torch import Tensor
-from toy_grammar_lm import enumerate_derivations
 
 import pdtools.models.kernels.linear_cross_entropy as module
 from pdtools.models.grammar.model import GrammarLM

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from enumeration import enumerate_derivations
 from rnng_oracle import EACH, NAMES, legal, plain_actions, plain_logprobs, random_rows, rnng
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from arc_oracle import arc_model, sequences
+from enumeration import enumerate_derivations
 from plain import dependency_grammar, word_synchronous
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.search.families.word_synchronous import word_synchronous_search

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from action_oracle import KINDS, action_model
+from enumeration import enumerate_derivations
 from plain import word_synchronous as plain
-from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
@@ -258,7 +258,7 @@ def test_what_was_behind_a_full_word_beam_counts_as_dropped() -> None:
 
 def _prefixes(model: object, token: int) -> list[tuple[float, list[int]]]:
     """All derivations up to the first token."""
-    from toy_grammar_lm import replayed
+    from enumeration import replayed
 
     found, under_way = [], [(0.0, list[int]())]
     while under_way:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from enumeration import enumerate_derivations
 from search_oracle import EOS, KINDS, ROOT, logsumexp, tiny_model
-from toy_grammar_lm import enumerate_derivations
 from window_oracle import searched_row, window_attachments, window_joints, window_tokens
 
 from pdtools.errors import PdtoolsError

@@ -76,13 +76,6 @@ def test_code_of_its_own_is_not_run(damaged: Path, file: str, changes: dict[str,
     )
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", WEIGHTS, "model-00001-of-00002.safetensors"])
-def test_a_pointer_of_git_lfs(damaged: Path, name: str) -> None:
-    (damaged / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
-    hint = "git lfs pull, in its repository, brings the file itself"
-    assert refused(damaged) == f"{damaged / name}: a Git LFS pointer, not the file itself ({hint})"
-
-
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", WEIGHTS])
 def test_a_file_that_is_missing(damaged: Path, name: str) -> None:
     (damaged / name).unlink()
