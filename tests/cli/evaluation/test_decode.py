@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
 from pdtools.search import beam_search, load_model
@@ -15,11 +14,6 @@ from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree
 
 LINES = "a b c\n\nb a dog ( x\na\n"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
 @pytest.fixture
@@ -114,43 +108,16 @@ def test_standard_input_and_output(
     assert "-:2: no parse: words unknown to the model: (" in err
 
 
-def test_a_report(
-    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "o.trees"
-    assert decode(text, "--model", models["pushdown"], "--beam", 7, "-o", out, "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["counts"] == {"trees": 4, "words": 9, "placeholders": 2}
-    assert report["settings"]["beam"] == 7
-    assert report["rejects"]["no words"] == 1
-
-
-def test_an_output_is_not_overwritten_unasked(
-    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "o.trees"
-    out.write_text("mine")
-    assert decode(text, "--model", models["pushdown"], "-o", out) == 1
-    assert "exists already" in capsys.readouterr().err
-    assert out.read_text() == "mine"
-    assert decode(text, "--model", models["pushdown"], "-o", out, "--overwrite") == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
-        (["--model", "{base}"], 1, "without an attachment head"),
-        (["--model", "{missing}"], 1, "no such folder"),
-        (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
         (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
         (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
-        (["--model", "{pushdown}", "-o", "a.trees", "--scores", "./a.trees"], 2, "two outputs of this name"),
         (
             ["--model", "{pushdown}", "-o", "a.trees", "--scores", "a.trees.rejects.jsonl"],
             2,
             "two outputs of this name",
         ),
-        (["--model", "{pushdown}", "--json"], 2, "-o"),
     ],
 )
 def test_what_cannot_be_done(
@@ -161,7 +128,7 @@ def test_what_cannot_be_done(
     reason: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folders = {**{name: str(path) for name, path in models.items()}, "missing": str(text) + ".none"}
+    folders = {name: str(path) for name, path in models.items()}
     assert decode(text, *[argument.format(**folders) for argument in arguments]) == status
     out, err = capsys.readouterr()
     assert reason in err

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import tomllib
-from search_oracle import save_checkpoints
 from wide_items import wide_items
 
 import pdtools
@@ -55,11 +54,6 @@ CHOICES = [
     {"start": "b c", "options": ["c a b", "c", "b"], "kind": "y"},
     {"start": "c a", "options": ["b b", "a", "c b"], "kind": "y"},
 ]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
 @pytest.fixture
@@ -244,19 +238,6 @@ def test_suites_by_name_are_eval_sg(
     assert found.scores == document(tmp_path / "b")["scores"]
     with pytest.raises(PdtoolsError, match="test suites have no limit"):
         pdtools.load("demo").evaluate("sg", suites, limit=1)
-
-
-def test_what_is_refused(
-    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = ["--model", str(models["base"]), "-o", str(tmp_path / "out")]
-    assert run([*mine[:2], "--as", "nothing", *model]) == 1
-    assert "no such file, nor a benchmark of this name (benchmarks: bl2mp, " in capsys.readouterr().err
-    (tmp_path / "mine.toml").write_text(MINE.replace("{kind}", "{sort}"))
-    assert run([*mine, *model]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "mine.csv:2: no column 'sort' (there are: file, dir, row, a, b, kind)" in line
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

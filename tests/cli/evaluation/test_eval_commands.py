@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pyarrow.parquet
 import pytest
 from search_oracle import save_checkpoints
+from toy_sets import condition, suite_of, write_pairs
 from wide_items import wide_items
 
 from pdtools.cli.main import run
@@ -20,11 +20,6 @@ from pdtools.trees import SourcedTree, Tree
 
 GOLD = "(TOP (S (X a) (Y (X b) (X c))))"
 PREDICTED = "(TOP (S (Z (X a) (X b)) (X c)))"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +37,15 @@ def blimp(tmp_path: Path) -> Path:
     folder = tmp_path / "blimp"
     folder.mkdir()
     sentences = [("a b c", "c b a"), ("a a", "a a"), ("b c", "b zebra"), ("a", "b")]
-    rows = [
-        {
-            "UID": "toy",
-            "pairID": str(i),
-            "sentence_good": good,
-            "sentence_bad": bad,
-            "field": "syntax",
-            "linguistics_term": "binding",
-        }
-        for i, (good, bad) in enumerate(sentences)
-    ]
-    (folder / "toy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_pairs(folder / "toy.jsonl", sentences)
     return folder
 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    def condition(name: str, *contents: str) -> dict[str, Any]:
-        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-        return {"condition_name": name, "regions": regions}
-
-    data = {
-        "meta": {"name": "toy", "metric": "sum", "circuit": "Agreement"},
-        "predictions": [{"type": "formula", "formula": "(1;%x%) < (1;%y%) | (1;%x%) > (1;%y%)"}],
-        "items": [{"item_number": 1, "conditions": [condition("x", "a b", "c"), condition("y", "b b", "c")]}],
-    }
+    formula = "(1;%x%) < (1;%y%) | (1;%x%) > (1;%y%)"
+    conditions = [condition("x", "a b", "c"), condition("y", "b b", "c")]
+    data = suite_of(conditions, formula=formula, circuit="Agreement")
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(data))
     return path
@@ -94,16 +72,6 @@ def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "exists already" in capsys.readouterr().err
     assert run(["eval-parse", str(gold), str(mine), "-o", str(tmp_path / "r"), "--overwrite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
-
-
-def test_tables_for_latex(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gold, mine = trees(tmp_path, "gold", GOLD, GOLD), trees(tmp_path, "mine", GOLD, PREDICTED)
-    assert run(["eval-parse", str(gold), str(mine), "--latex", "-o", str(tmp_path / "r")]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("% Bracketing, labeled (percent)\n\\begin{tabular}{lrr}\n\\toprule\n")
-    assert r"f1 & 75.00 & 75.00 \\" in out
-    for options in (["--json"], ["--format", "jsonl"]):
-        assert run(["eval-parse", str(gold), str(mine), "--latex", *options]) == 2
 
 
 @pytest.mark.parametrize(
@@ -182,37 +150,6 @@ def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str])
         printed = capfd.readouterr()
         assert printed.out == (folder / f"expected.{name}.txt").read_text()
         assert f"{printed.err}exit {status}\n" == (folder / f"expected.{name}.stderr").read_text()
-
-
-@pytest.mark.parametrize(
-    ("gold", "mine", "options", "says"),
-    [
-        ([GOLD, GOLD], [GOLD], [], "mine: ends after line 1"),
-        ([GOLD], None, [], "mine: cannot be read: No such file"),
-        ([GOLD], [GOLD], ["--prm", "gold"], "gold:1: unknown keyword"),
-        ([GOLD], [GOLD], ["--left-out", "gold"], "gold:1: not JSON"),
-        ([GOLD], [GOLD], ["--left-out", "other"], "other:1: not a record"),
-        ([], [], [], "no trees"),
-    ],
-)
-def test_eval_parse_refuses(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    gold: list[str],
-    mine: list[str] | None,
-    options: list[str],
-    says: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    trees(tmp_path, "gold", *gold)
-    if mine is not None:
-        trees(tmp_path, "mine", *mine)
-    (tmp_path / "other").write_text('{"a": 1}\n')
-    assert run(["eval-parse", "gold", "mine", *options]) == 1
-    error = capsys.readouterr().err
-    assert says in error
-    assert error.count("\n") == 1
 
 
 # --- commands with a model --------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pandas
 import pytest
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
-from wide_items import wide_items
+from toy_sets import condition, suite_of, write_pairs
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
@@ -21,33 +21,22 @@ from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
 
 
-def condition(name: str, *contents: str) -> dict[str, Any]:
-    regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-    return {"condition_name": name, "regions": regions}
-
-
 @pytest.fixture(scope="module")
 def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("suites")
     subjects = ["The dogs", "The company 's dog", "A cat", "She", "The painter , she said ,", "It"]
     items = [
-        {
-            "item_number": number,
-            "conditions": [
-                condition("x", subject, "did", "n't", " bark ", "", "at all ."),
-                condition("y", subject, "can not", "", " bark", "", "``at all'' ."),
-            ],
-        }
-        for number, subject in enumerate(subjects, start=1)
+        [
+            condition("x", subject, "did", "n't", " bark ", "", "at all ."),
+            condition("y", subject, "can not", "", " bark", "", "``at all'' ."),
+        ]
+        for subject in subjects
     ]
     sides = ("(2;%x%) + (3;%x%)", "(2;%y%)"), ("(*;%x%) - (1;%x%)", "(*;%y%) - (1;%y%)")
     formulas = [f"{a} {sign} {b}" for a, b in sides for sign in "<>"]
     for name in ("b", "a"):
-        data = {
-            "meta": {"name": name, "metric": "sum", "circuit": "Agreement"},
-            "predictions": [{"type": "formula", "formula": f} for f in formulas],
-            "items": items[:4] if name == "a" else items,
-        }
+        data = suite_of(*(items[:4] if name == "a" else items), name=name, circuit="Agreement")
+        data["predictions"] = [{"type": "formula", "formula": f} for f in formulas]
         (folder / f"{name}.json").write_text(json.dumps(data))
     return folder
 
@@ -61,12 +50,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("The dog can bark.", "The company's dog."),
         ("The dogs didn't bark.", "Dogs the bark not."),
     ]
-    path = tmp_path_factory.mktemp("blimp") / "toy.jsonl"
-    with path.open("w") as stream:
-        for number, (good, bad) in enumerate(sentences):
-            names = {"UID": "toy", "pairID": str(number), "field": "syntax", "linguistics_term": "binding"}
-            stream.write(json.dumps({**names, "sentence_good": good, "sentence_bad": bad}) + "\n")
-    return path
+    return write_pairs(tmp_path_factory.mktemp("blimp") / "toy.jsonl", sentences)
 
 
 @pytest.fixture(scope="module", params=["ptb", "raw", "gpt2"])
@@ -86,10 +70,6 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def command(*arguments: object) -> int:
     return run([str(argument) for argument in arguments])
-
-
-def table(path: Path) -> pandas.DataFrame:
-    return pandas.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE)
 
 
 def assert_same_scores(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -112,14 +92,6 @@ def without_search(counts: dict[str, Any]) -> dict[str, Any]:
 def results(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     return found
-
-
-def lm_zoo(surprisals: Path, output: Path) -> Path:
-    """The same table as LM-Zoo has it: four columns, no offsets."""
-    table(surprisals)[["sentence_id", "token_id", "token", "surprisal"]].to_csv(
-        output, sep="\t", index=False, quoting=csv.QUOTE_NONE
-    )
-    return output
 
 
 # --- the same scores as with --model -----------------------------------------------------------
@@ -160,30 +132,6 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     assert items[0].correct.nunique() == 2  # so that a mistake can show
 
 
-@pytest.mark.parametrize("columns", ["offsets", "lm-zoo"])
-def test_minimal_pairs_score_as_with_the_model(
-    pairs: Path, model: tuple[str, Path], tmp_path: Path, columns: str
-) -> None:
-    _, folder = model
-    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
-    search = ("--model", folder, "--beam", 3, "--device", "cpu")
-    assert command("eval-blimp", pairs, "--write-sentences", text) == 0
-    assert command("surprisal", text, *search, "-o", values) == 0
-    assert command("eval-blimp", pairs, *search, "-o", tmp_path / "model") == 0
-    if columns == "lm-zoo":
-        values = lm_zoo(values, tmp_path / "lm-zoo.tsv")
-    assert command("eval-blimp", pairs, "--surprisals", values, "-o", tmp_path / "file") == 0
-    expected, found = results(tmp_path / "model"), results(tmp_path / "file")
-    assert_same_scores(found, expected)
-    assert found["counts"] == without_search(expected["counts"])
-    assert found["counts"]["ties"] == 1
-    mine, theirs = (wide_items(tmp_path / name) for name in ("file", "model"))
-    for column in ("outcome", "tokens_good", "tokens_bad", "read_good"):
-        assert mine[column].tolist() == theirs[column].tolist()
-    assert mine.logprob_good.tolist() == pytest.approx(theirs.logprob_good.tolist(), rel=2e-6, abs=1e-5)
-    assert mine.logprob_bad.tolist() == pytest.approx(theirs.logprob_bad.tolist(), rel=2e-6, abs=1e-5)
-
-
 # --- sentences out -----------------------------------------------------------------------------
 
 
@@ -206,18 +154,9 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ("arguments", "says"),
     [
         ([], "exactly one of --model, --surprisals, --write-sentences"),
-        (["--model", "m", "--surprisals", "f", "-o", "r"], "exactly one of"),
         (["--surprisals", "f"], "-o"),
-        (["--model", "m"], "-o"),
         (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
-        (["--surprisals", "f", "-o", "r", "--context", "c"], "--context does not go with --surprisals"),
         (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
-        (["--write-sentences", "-", "--json"], "--json"),
-        (["--write-sentences", "f", "--details"], "--details does not go with --write-sentences"),
-        (["--write-sentences", "f", "--latex"], "--latex does not go with --write-sentences"),
-        (["--from-items", "--details"], "--details does not go with --from-items"),
-        (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),
-        (["--from-items", "--text-style", "raw"], "--text-style does not go with"),
     ],
 )
 def test_wrong_usage(

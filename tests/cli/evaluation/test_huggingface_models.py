@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas
 import pytest
 from toy_gpt2 import Reference
+from toy_sets import condition, suite_of
 from toy_tokenizers import save_kind
 from wide_items import wide_items
 
@@ -52,18 +53,8 @@ def test_a_pair_that_the_first_blank_decides(model: Path, reference: Reference, 
 def test_a_region_has_the_blank_before_it(
     model: Path, reference: Reference, tmp_path: Path, text: str
 ) -> None:
-    def condition(name: str, *contents: str) -> dict[str, object]:
-        regions = [{"region_number": n, "content": each} for n, each in enumerate(contents, start=1)]
-        return {"condition_name": name, "regions": regions}
-
     first, rest = text.split(maxsplit=1)
-    suite = {
-        "meta": {"name": "s", "metric": "sum"},
-        "predictions": [{"type": "formula", "formula": "(1;%x%) < (1;%y%)"}],
-        "items": [
-            {"item_number": 1, "conditions": [condition("x", first, rest), condition("y", "The", "dog")]}
-        ],
-    }
+    suite = suite_of([condition("x", first, rest), condition("y", "The", "dog")])
     (tmp_path / "s.json").write_text(json.dumps(suite))
     command = ["eval-sg", str(tmp_path / "s.json"), "--model", str(model), "-q", "-o", str(tmp_path / "out")]
     assert run(command) == 0

@@ -12,6 +12,7 @@ import pandas
 import pytest
 from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
+from toy_sets import condition, suite_of, write_pairs
 
 from pdtools import __version__
 from pdtools.cli.main import run
@@ -39,28 +40,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) ->
     """Shards, minimal pairs (one tie, one with an unknown word), a suite, and two files of trees."""
     folder = tmp_path_factory.mktemp("inputs")
     make_shards(folder / "shards", load_checkpoint(models["base"]).tokenizer)
-    pairs = [("a b c", "c b a"), ("a a", "a a"), ("b c", "b zebra")]
-    names = {"UID": "toy", "field": "syntax", "linguistics_term": "binding"}
-    records = [
-        {**names, "pairID": str(i), "sentence_good": good, "sentence_bad": bad}
-        for i, (good, bad) in enumerate(pairs)
-    ]
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-
-    def condition(name: str, *contents: str) -> dict[str, Any]:
-        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-        return {"condition_name": name, "regions": regions}
-
-    items = [
-        {"item_number": n, "conditions": [condition("x", "a b", word), condition("y", "b b", "c")]}
-        for n, word in enumerate(("c", "zebra"), start=1)
-    ]
-    suite = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "predictions": [{"type": "formula", "formula": "(*;%x%) < (*;%y%)"}],
-        "items": items,
-    }
-    (folder / "suite.json").write_text(json.dumps(suite))
+    write_pairs(folder / "pairs.jsonl", [("a b c", "c b a"), ("a a", "a a"), ("b c", "b zebra")])
+    items = [[condition("x", "a b", word), condition("y", "b b", "c")] for word in ("c", "zebra")]
+    (folder / "suite.json").write_text(json.dumps(suite_of(*items, formula="(*;%x%) < (*;%y%)")))
     (folder / "gold.trees").write_text("".join(f"{tree}\n" for tree in TREES))
     (folder / "mine.trees").write_text(f"{TREES[0]}\n\n(S (X c) (X c))\n")
     return {path.stem.split(".")[0]: path for path in folder.iterdir()}
@@ -113,20 +95,6 @@ def check_model(settings: dict[str, Any], model: str) -> None:
     assert settings["eos"] is (model != "gpt2")
     assert settings["bos"] is True
     assert settings["text_style"] == (None if model == "gpt2" else "ptb")
-
-
-def test_eval_parse(inputs: dict[str, Path], tmp_path: Path) -> None:
-    document = evaluate(tmp_path / "r", "eval-parse", inputs["gold"], inputs["mine"])
-    settings = document["settings"]
-    assert settings["unit"] == "percent"
-    assert (settings["labeled"], settings["binarize"], settings["cutoff_len"]) == (True, "none", 40)
-    assert settings["max_error"] == 10
-    assert "." in settings["delete_labels"]
-    counts = document["counts"]
-    assert (counts["sentences"], counts["scored"], counts["errors"], counts["skipped"]) == (3, 1, 1, 1)
-    assert (counts["left_out"], counts["placeholders"], counts["retagged"]) == (0, 0, 0)
-    assert document["scores"]["f1"] == 100.0
-    assert document["provenance"]["inputs"].keys() == {"gold", "predicted"}
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -13,7 +13,7 @@ import pandas
 import pytest
 import scipy.special
 import torch
-from search_oracle import save_checkpoints, tiny_model
+from search_oracle import tiny_model
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
@@ -22,11 +22,6 @@ from pdtools.search.inputs import read_sentence
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
 @pytest.fixture
@@ -113,7 +108,6 @@ def test_a_broken_tree_gets_a_hint_that_works(
     ("arguments", "reason"),
     [
         (["--model", "{base}", "--parses"], "without an attachment head"),
-        (["--model", "{base}", "--no-bos"], "only Hugging Face"),
         (["--model", "{pushdown}", "--no-bos", "--parses"], "only Hugging Face"),
         (["--model", "{text}"], "plain text, not a pdtools checkpoint"),
     ],
@@ -126,15 +120,6 @@ def test_what_cannot_be_done(
     out, err = capsys.readouterr()
     assert reason in err
     assert out == ""
-
-
-def test_nothing_to_score_leaves_no_table(
-    models: dict[str, Path], text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text.write_text("")
-    assert surprisal(text, "--model", models["pushdown"]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("there is no sentence")) == ("", 1)
 
 
 def test_entropies_and_ranks_by_workers(models: dict[str, Path], text: Path, tmp_path: Path) -> None:

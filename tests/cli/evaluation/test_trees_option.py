@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from search_oracle import save_checkpoints
+from toy_sets import condition, suite_of
 
 from pdtools.cli.main import run
 from pdtools.files import Rejects
@@ -23,11 +23,6 @@ TREES = """\
 3\t(S (X b) (X c))
 4\t(S (X a))
 """
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
 
 
 @pytest.fixture
@@ -46,19 +41,9 @@ def pairs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    regions = {
-        name: [{"region_number": i, "content": word} for i, word in enumerate(words.split(), start=1)]
-        for name, words in {"x": "a b c", "y": "c b a"}.items()
-    }
-    conditions = [{"condition_name": name, "regions": of} for name, of in regions.items()]
-    document = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "predictions": [{"type": "formula", "formula": "(1;%x%) < (1;%y%)"}],
-        "region_meta": {"1": "one", "2": "two", "3": "three"},
-        "items": [{"item_number": 1, "conditions": conditions}],
-    }
+    conditions = [condition("x", *"abc"), condition("y", *"cba")]
     path = tmp_path / "toy.json"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(suite_of(conditions, formula="(1;%x%) < (1;%y%)")))
     return path
 
 
@@ -187,7 +172,6 @@ def test_perplexity(
     ("command", "problem"),
     [
         ("surprisal --text a --model {pushdown} --parses", "--parses cannot be combined"),
-        ("eval-ppl {shards} --model {head}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {pushdown} --no-marginal", "leave out --stream and --no-marginal"),
     ],
 )
@@ -203,19 +187,6 @@ def test_what_does_not_go_with_proposal_trees(
     assert run([*words, "--trees", str(trees), "--device", "cpu"]) == 1
     error = capsys.readouterr().err.strip()
     assert problem in error
-    assert "\n" not in error
-
-
-def test_hugging_face_models_have_no_trees(
-    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("transformers")
-    from toy_gpt2 import save_gpt2
-
-    save_gpt2(tmp_path / "gpt2", ["a b c"], positions=32)
-    assert run(["surprisal", "--text", "a", *options(tmp_path / "gpt2", trees)]) == 1
-    error = capsys.readouterr().err.strip()
-    assert "a model of another package has no trees: leave out --trees" in error
     assert "\n" not in error
 
 
