@@ -138,25 +138,6 @@ def test_a_bad_sentence_stops_or_is_counted(bank: Path, capsys: pytest.CaptureFi
     assert (record["file"], record["line"], record["text"]) == ("bank/b.conllu", 1, CYCLE.rstrip("\n"))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "source", "said"),
-    [
-        ("a.conllu", CONLLU, "text", "a.conllu: CoNLL-U: use --from conllu"),
-        ("a.conll", PENN, "conllu", "a.conll: bracketed trees: use --from treebank"),
-        ("a.conllu", "", "conllu", "a.conllu:1: no sentences of CoNLL-U in this file (--on-error skip"),
-    ],
-)
-def test_another_form_is_refused_in_one_line(
-    name: str, content: str, source: str, said: str, bank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(name).write_text(content)
-    assert run(["parse", name, "--from", source, "-o", "out.trees"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith(f"pdtools: {said}")
-    assert not Path("out.trees").exists()
-
-
 HISTORICAL = "( (IP (NP-SBJ *pro*) (VBD ran) (CODE <P_1>)) (ID A,.1))\n"
 NUMBERED = "1\t(S (NN a) (VB b))\n"
 EXPORT = "#BOS 1\na\tA\t--\t--\t500\nb\tB\t--\t--\t0\nc\tC\t--\t--\t500\n#500\tX\t--\t--\t0\n#EOS 1\n"
@@ -237,16 +218,6 @@ def test_another_form_in_a_folder_is_refused_in_one_line(
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1
         assert said in captured.err
-
-
-@pytest.mark.parametrize("more", [["--surface"], ["--binarize", "head"], ["--functions", "keep"]])
-def test_a_job_is_not_continued_with_other_options(
-    more: list[str], bank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["parse", "bank", "--from", "conllu", "-o", "out.trees", "-q", "--shard"]
-    assert run([*command, "0/2"]) == 0
-    assert run([*command, "1/2", *more]) == 1
-    assert "other settings" in capsys.readouterr().err
 
 
 # Files that were misread: form, trees, sentences, arcs, and what is said of them, "" for any of these.

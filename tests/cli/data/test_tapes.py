@@ -62,16 +62,6 @@ def test_trees_become_shards(trees: str, tmp_path: Path, capsys: pytest.CaptureF
     assert frame["attach"][0].tolist() == [0, 1, 1, 2, 0]
 
 
-def test_json_prints_the_manifest_alone(
-    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "shards"
-    assert run(["tapes", trees, "-o", str(out), "--json", "--quiet"]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    assert json.loads(printed.out) == json.loads((out / "manifest.json").read_text())
-
-
 def test_options_reach_the_shards(trees: str, tmp_path: Path) -> None:
     out = tmp_path / "shards"
     options = "--tokenizer bpe --vocab-size 262 --min-count 1 --text-style raw --binarize left --tape none"
@@ -158,28 +148,6 @@ def test_what_cannot_be_done_is_one_line(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_file_name_that_is_not_utf8(trees: str, tmp_path: Path) -> None:
-    strange = tmp_path / os.fsdecode(b"caf\xe9.trees")
-    Path(trees).rename(strange)
-    assert run(["tapes", str(strange), "-o", str(tmp_path / "out"), "--quiet"]) == 0
-    assert ShardSet.open(tmp_path / "out").manifest["sources"][0]["file"] == str(strange)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--tokenizer", "bpe", "--no-unk"],
-        ["--tokenizer", "./somewhere", "--vocab-size", "300"],
-        ["--tokenizer", "./somewhere", "--unk"],
-        ["--layout", "window"],
-        ["--vocab-size", "0"],
-        ["-o", "-"],
-    ],
-)
-def test_wrong_usage(options: list[str], trees: str, tmp_path: Path) -> None:
-    assert run(["tapes", trees, "-o", str(tmp_path / "out"), *options]) == 2
-
-
 # --- show -------------------------------------------------------------------------------------
 
 
@@ -241,13 +209,6 @@ def test_show_words_is_a_line_for_each_sentence(
     assert capsys.readouterr().out == "The dog is n't\n"
     assert run(["show", out]) == 2
     assert run(["show", out, "0", "--words", "--json"]) == 2
-
-
-def test_nothing_but_rejects_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = tmp_path / "broken.trees"
-    broken.write_text("(S (A a)\n")
-    assert run(["tapes", str(broken), "--on-error", "skip", "-o", str(tmp_path / "out")]) == 1
-    assert "no trees in the input (1 excluded: " in _error(capsys)
 
 
 @pytest.mark.parametrize(("more", "documents"), [([], 2), (["--documents", "none"], 1)])

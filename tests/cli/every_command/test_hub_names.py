@@ -15,12 +15,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-DATA = Path(__file__).parents[3] / "data"
 COMMANDS = {
     "surprisal": ["surprisal", "--text", "a"],
-    "eval-blimp": ["eval-blimp", f"{DATA}/blimp", "-o", "out"],
-    "eval-ppl": ["eval-ppl", "data"],
-    "eval-reading": ["eval-reading", "times.tsv", "-o", "out"],
     "blocks": ["blocks", "data", "-o", "out"],
     "train": ["train", "data", "-o", "out"],
 }
@@ -31,7 +27,6 @@ COMMANDS = {
 def test_one_line_says_what_to_write(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("data").mkdir()
     Path("data/a.txt").write_text("a\n")
-    Path("times.tsv").write_text("item\tword_number\tword\tsubject\ttime\n1\t1\ta\ts\t300\n")
     option = {"train": "--init", "blocks": "--tokenizer"}.get(command, "--model")
     assert run([*COMMANDS[command], option, name]) == 1
     said = f"or the model of that name on the Hugging Face hub write hf:{name}"

@@ -14,16 +14,10 @@ from pathlib import Path
 import pytest
 from commands import every_command
 
-from pdtools import __version__
-from pdtools.cli import main, options
+from pdtools.cli import main
 
 COMMANDS = [*every_command()]
 HEAVY = ("torch", "benepar", "stanza", "pyarrow", "pandas", "nltk", "numpy", "transformers", "tokenizers")
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["--version"]) == 0
-    assert capsys.readouterr().out == f"pdtools {__version__}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -37,52 +31,6 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     assert commands
     assert all(line.startswith("    ") for line in commands)
     assert f"pdtools {command} " in f"{commands[0]} "
-
-
-@pytest.mark.parametrize("command", ["train", "sweep"])
-def test_help_names_every_model(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from pdtools.models.registry import MODELS
-
-    assert main.run([command, "--help"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    names = re.search(r"--model NAME (pushdown \(default\).*?)\.", text)
-    assert names is not None
-    assert sorted(names[1].replace(" (default)", "").split(", ")) == sorted(MODELS)
-
-
-@pytest.mark.parametrize("words", [[], ["train"], ["generate", "cfl"]])
-def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([*words, "--help"]) == 0
-    expected = capsys.readouterr().out
-    assert main.run(["help", *words]) == 0
-    assert capsys.readouterr().out == expected
-
-
-@pytest.mark.parametrize("command", [[], ["data"]])
-def test_a_group_alone_shows_its_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    main.run(command)
-    shown = "".join(capsys.readouterr())  # of older versions of click on standard output
-    assert shown.startswith("Usage: pdtools")
-    assert "\\n" not in shown
-    assert shown.count("\n") > 5
-
-
-def test_help_of_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["help", "tarin"]) == 2
-    assert "'tarin'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_speaks_of_no_other_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Help says nothing about other commands, or about options that the command lacks."""
-    assert main.run([*command.split(), "--help"]) == 0
-    options = capsys.readouterr().out.partition("\nArguments:\n")[2] or "-"
-    assert not [name for name in re.findall(r"eval-[a-z]+", options) if name not in command]
-    has = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", options, re.MULTILINE))
-    meant = {"--context", "--stride", "--surprisals", "--write-sentences"} & set(
-        re.findall(r"(?<![\w-])(--[\w-]+)", options)
-    )
-    assert meant <= has
 
 
 @pytest.mark.parametrize("command", ["eval-blimp", "eval-sg", "eval-benchmark"])
@@ -137,18 +85,6 @@ def test_five_groups_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "eval-sg" in groups["Evaluation"]
 
 
-@pytest.mark.parametrize("words", [[], ["generate"]])
-def test_lists_of_commands_fit_a_terminal(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main.run([*words, "--help"]) == 0
-    listed = capsys.readouterr().out.partition("--help ")[2].splitlines()
-    assert len(listed) > 3
-    assert not [line for line in listed if line.endswith("...")]
-    assert max(map(len, listed)) <= 80
-
-
 COMPLETED = {
     "pdtools eval-p": {"eval-parse", "eval-ppl"},
     "pdtools generate ": {"dyck", "dyck-prefixes", "cfl", "task"},
@@ -183,13 +119,6 @@ def test_completion(shell: str, line: str) -> None:
     assert offered == COMPLETED[line], done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_completion(shell: str) -> None:
-    done = _started([], {"_PDTOOLS_COMPLETE": f"source_{shell}"})
-    assert done.returncode == 0
-    assert f"_PDTOOLS_COMPLETE=complete_{shell}" in done.stdout
-
-
 @pytest.mark.linux
 def test_completion_in_bash(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(_started([], {"_PDTOOLS_COMPLETE": "source_bash"}).stdout)
@@ -207,12 +136,6 @@ def test_completion_in_bash(tmp_path: Path) -> None:
 def _started(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pdtools", *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
-
-
-def test_kinds_of_models_that_are_completed() -> None:
-    from pdtools.models.registry import MODELS
-
-    assert sorted(options.complete_kinds("")) == sorted(MODELS)
 
 
 @pytest.mark.parametrize(
@@ -289,19 +212,6 @@ def test_a_surprisal_loads_only_what_it_needs() -> None:
     modules = set(done.stdout.splitlines()[-1].split())
     assert "torch" in modules
     assert not modules & {"pandas", "scipy.sparse", "scipy.stats", "sympy", "transformers"}
-
-
-def test_garbage_is_looked_for_less_often() -> None:
-    """But it is: commands may run for days."""
-    code = """
-import gc
-from pdtools.cli import main
-main.run = lambda arguments: print(gc.isenabled(), *gc.get_threshold())
-main.main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    is_on, first, *_ = done.stdout.split()  # the others mean something else in each version of Python
-    assert (is_on, first) == ("True", "5000")
 
 
 @pytest.mark.linux

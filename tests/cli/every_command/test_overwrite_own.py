@@ -13,6 +13,7 @@ from released_oracle import save_released
 from search_oracle import save_checkpoints
 from toy_prompts import toy_prompts
 from toy_reading import save_models, write_times
+from toy_sets import condition, suite_of, write_pairs
 
 from pdtools.cli.main import run
 
@@ -67,11 +68,6 @@ def arguments(folder: Path, name: str) -> list[str]:
     return [*filled, "--figures" if name == "figures" else "-o", str(folder / name), "--quiet"]
 
 
-def condition(name: str, *contents: str) -> dict[str, object]:
-    regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-    return {"condition_name": name, "regions": regions}
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What commands read, and what each of them has written once."""
@@ -87,15 +83,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trees = [f"(S {' '.join(f'(X {word})' for word in line.split())})\n" for line in words]
     (folder / "x.trees").write_text("".join(trees))
     (folder / "x.pcfg").write_text("S -> 'a' S [0.5] | 'a' [0.5]\n")
-    pair = {"UID": "toy", "field": "syntax", "linguistics_term": "binding", "pairID": "0"}
-    (folder / "pairs.jsonl").write_text(
-        json.dumps({**pair, "sentence_good": "a b", "sentence_bad": "b a"}) + "\n"
-    )
-    suite = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "predictions": [{"type": "formula", "formula": "(2;%x%) < (2;%y%)"}],
-        "items": [{"item_number": 1, "conditions": [condition("x", "a", "b"), condition("y", "b", "a")]}],
-    }
+    write_pairs(folder / "pairs.jsonl", [("a b", "b a")])
+    suite = suite_of([condition("x", "a", "b"), condition("y", "b", "a")])
     (folder / "suite.json").write_text(json.dumps(suite))
     (folder / "items.csv").write_text("model,suite,item,correct\nm,toy,1,1\nm,toy,2,0\n")
     prefixes = ["generate", "dyck-prefixes", "--brackets", "2", "-n", "3", "--depths", "4-5"]

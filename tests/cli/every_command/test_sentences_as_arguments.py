@@ -74,15 +74,6 @@ def test_one_or_the_other_and_reasons_name_the_option(
     assert "--text:1: not UTF-8 (byte 0xff)" in capsys.readouterr().err
 
 
-def test_the_report_of_a_sentence(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = str(tmp_path / "out.tsv")
-    given = ["--text", "a b", "--model", model, "--device", "cpu"]
-    assert run(["surprisal", *given, "-o", out, "--json", "--quiet"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["counts"] == {"sentences": 1, "scored": 1, "rows": 3}
-    assert list(report["provenance"]["inputs"]) == ["model"]
-
-
 # --- show -------------------------------------------------------------------------------------
 
 
@@ -127,11 +118,9 @@ def test_what_is_shown_of_a_tree_is_what_its_shards_show(
     ("arguments", "status", "reason"),
     [
         ([], 2, "--text"),
-        (["shards", "0", "--text", "(S (A a))"], 2, "--text"),
         (["--text", "(S (A a))", "--words"], 2, "--text"),
         (["--text", "(S (A a)) (S (B b))"], 1, "2 trees"),
         (["--text", "(S (A a)"], 1, "--text:1: "),
-        (["--text", "The dog barks."], 1, "--text:1: "),
         (["--text", ""], 1, "--text:1: no trees"),
         (["--text", "(S (-NONE- *))"], 1, "traces"),
     ],

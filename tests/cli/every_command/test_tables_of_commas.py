@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
 from search_oracle import tiny_model
+from toy_sets import write_pairs
 
 from pdtools.cli.main import run
 from pdtools.files import atomic_table, read_table
@@ -51,27 +51,10 @@ def test_surprisal(suffix: str, more: list[str], model: Path, tmp_path: Path) ->
     assert found.iloc[:, 2].str.contains('[,"]').any()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("k_best", [1, 3])
-def test_decode_scores(suffix: str, k_best: int, model: Path, tmp_path: Path) -> None:
-    text = tmp_path / "in.txt"
-    text.write_text("".join(line + "\n" for line in LINES))
-    for name in ("tsv", suffix):
-        search = ["decode", text, "--model", model, "--beam", 4, "--device", "cpu", "--k-best", k_best]
-        command(*search, "-o", tmp_path / f"{name}.trees", "--scores", tmp_path / f"scores.{name}")
-    found = same_tables(tmp_path / f"scores.{suffix}", tmp_path / "scores.tsv")
-    assert len(found) > (len(LINES) if k_best > 1 else 0)
-
-
 def test_what_is_written_is_read_back(model: Path, tmp_path: Path) -> None:
     """The sentences of BLiMP out, their surprisals in: the scores of the model itself."""
-    data = tmp_path / "toy.jsonl"
-    names: dict[str, Any] = {"UID": "toy", "field": "syntax", "linguistics_term": "binding"}
     pairs = [('He said, "no".', 'No said, "he".'), ("a,b c", "c a,b")]
-    with data.open("w") as stream:
-        for number, (good, bad) in enumerate(pairs):
-            pair = {**names, "pairID": str(number), "sentence_good": good, "sentence_bad": bad}
-            stream.write(json.dumps(pair) + "\n")
+    data = write_pairs(tmp_path / "toy.jsonl", pairs)
     sentences = tmp_path / "sentences.csv"
     command("eval-blimp", data, "--write-sentences", sentences)
     assert pandas.read_csv(sentences).text.tolist() == [text for pair in pairs for text in pair]
@@ -96,9 +79,7 @@ def test_what_is_written_is_read_back(model: Path, tmp_path: Path) -> None:
 def test_bad_commas_are_named_by_their_line(
     line: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = tmp_path / "toy.jsonl"
-    pair = {"UID": "toy", "pairID": "1", "field": "syntax", "linguistics_term": "binding"}
-    data.write_text(json.dumps({**pair, "sentence_good": "a", "sentence_bad": "b"}) + "\n")
+    data = write_pairs(tmp_path / "toy.jsonl", [("a", "b")])
     table = tmp_path / "t.csv"
     table.write_text(f"sentence_id,token,start,end,surprisal\n{line}\n")
     assert run(["eval-blimp", str(data), "--surprisals", str(table), "-o", str(tmp_path / "out")]) == 1

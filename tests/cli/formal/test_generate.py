@@ -49,19 +49,6 @@ def test_conditions(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no string meets these conditions" in capsys.readouterr().err
 
 
-def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "strings"
-    assert run([*DYCK, "-n", "5", "--json"]) == 2  # the data needs a file
-    capsys.readouterr()
-    assert run([*DYCK, "-n", "5", "--json", "-o", str(path)]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["counts"]["sentences"] == 5
-    assert report["counts"]["tokens"] == len(path.read_text().split())
-    assert report["exact"]["mean_length"] == pytest.approx(14.03, abs=0.01)
-    assert report["settings"]["language"] == "dyck"
-    assert report["settings"]["max_dependency"] == 27
-
-
 def test_shards_hold_the_language_s_attachments_and_share_a_tokenizer(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

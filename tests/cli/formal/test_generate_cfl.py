@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
@@ -68,13 +67,3 @@ def test_shards_know_their_language(capsys: pytest.CaptureFixture[str], tmp_path
     language = ContextFree.from_settings(described)
     assert language.grammar.name == "hardest"
     assert (language.log_probabilities([line.split(" ") for line in drawn]) < 0).all()
-
-
-def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "strings"
-    assert run([*CFL, "dyck", "-n", "5", "--json", "-o", str(path)]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["counts"]["sentences"] == 5
-    assert report["exact"]["valid_lengths"] == list(range(40, 81, 2))
-    assert report["settings"]["grammar"] == "dyck"
-    assert report["settings"]["rules"].startswith("S -> S T [1/2]\n")

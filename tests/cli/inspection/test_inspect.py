@@ -17,7 +17,6 @@ from pdtools.cli.main import run
 from pdtools.inspection.stack_attention import Inspection, LayerStacks, inspect_stacks, replay
 from pdtools.models import load_checkpoint
 from pdtools.report.stacks import print_stacks
-from pdtools.report.tables import shade
 
 SMALL = [
     argument
@@ -153,14 +152,6 @@ def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert run(["inspect", "POP a", "--model", str(tmp_path / "sm")]) == 1
     assert "no x of the task sm: it is no stack with operations behind it" in capsys.readouterr().err
-
-
-def test_shades_are_darker_for_more() -> None:
-    assert shade(0.0) == "  "
-    assert shade(1.0) == "██"
-    shades = [" ░▒▓█".index(shade(k / 20)[0]) for k in range(21)]
-    assert shades == sorted(shades)
-    assert set(shades) == set(range(5))
 
 
 def test_a_model_of_text(tmp_path: Path) -> None:

@@ -194,11 +194,9 @@ def test_pages_are_those_of_python_with_every_option(
     ("arguments", "status", "said"),
     [
         ([], 2, "name the page"),
-        (["-o", "x.html"], 2, "name folders"),
         (["--text", "a", "-o", "x.html"], 2, "--model"),
         (["--pair", "a", "b", "--text", "a", "--model", "m", "-o", "x.html"], 2, "--pair brings"),
         (["nowhere", "-o", "x.html"], 1, "nowhere"),
-        (["nowhere", "--model", "nothing", "-o", "x.html"], 1, "nowhere"),
     ],
 )
 def test_wrong_usage(

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 import torch
+from enumeration import PAIRS, enumerate_derivations, write_pairs, write_suite
 from search_oracle import WORDS, row, tiny_model
-from toy_grammar_lm import PAIRS, enumerate_derivations, write_pairs, write_suite
 
 import pdtools
 from pdtools.cli.main import run

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from toy_language import brackets
+from toy_sets import condition, suite_of
 
 from pdtools.cli.main import run
 from pdtools.models import load_checkpoint
@@ -26,11 +27,6 @@ TOKENIZERS = {
     "rnng": ["--tokenizer", "word", "--min-count", "1"],
     "rnng-in-order": ["--tokenizer", "bpe", "--vocab-size", "264", "--text-style", "ptb"],
 }
-
-
-def of_condition(name: str, *regions: str) -> dict[str, object]:
-    content = [{"region_number": n, "content": text} for n, text in enumerate(regions, start=1)]
-    return {"condition_name": name, "regions": content}
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -55,16 +51,7 @@ def test_evaluations_say_what_the_model_says(name: str, tmp_path: Path) -> None:
         json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "order"}) + "\n"
     )
     parts = {text: (text.split(" ", 1)[0], text.split(" ", 1)[1]) for text in (good, bad)}
-    suite = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "predictions": [{"type": "formula", "formula": "(2;%x%) < (2;%y%)"}],
-        "items": [
-            {
-                "item_number": 1,
-                "conditions": [of_condition("x", *parts[good]), of_condition("y", *parts[bad])],
-            }
-        ],
-    }
+    suite = suite_of([condition("x", *parts[good]), condition("y", *parts[bad])])
     (tmp_path / "suite.json").write_text(json.dumps(suite))
     (tmp_path / "pairs.tsv").write_text(f"right\twrong\n{good}\t{bad}\n")
     asked = ["--model", str(folder), "--device", "cpu", "-q", "--beam", "30"]

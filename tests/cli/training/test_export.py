@@ -89,14 +89,7 @@ def test_the_card_says_what_is_known(model: Path, tmp_path: Path, capsys: pytest
     assert card.startswith('---\nlibrary_name: "pdtools"\n')
     for said in (
         "# named\n",
-        "It knows three words.",
-        "| kind | `pushdown` |",
-        "6 tokens (word)",
         "mean of paradigms (%) | 50.00 | `",
-        "| F1 of parses (%) | 100.00 |",
-        "    pdtools train shards\n",
-        "Versions: pdtools 0.0.1, torch 2.6.",
-        "--model named",
         'load("named")',
         "Logits come from a beam",
     ):
@@ -107,12 +100,3 @@ def test_the_card_says_what_is_known(model: Path, tmp_path: Path, capsys: pytest
     assert run([*command, "--overwrite", "--results", str(model)]) == 1
     assert str(model) in capsys.readouterr().err
     assert (out / "README.md").read_text() == card
-
-
-def test_a_card_of_strings_says_nothing_of_beams(folders: dict[str, Path], tmp_path: Path) -> None:
-    (folders["base"].parent / "run.json").unlink(missing_ok=True)
-    assert run(["export", str(folders["base"]), "-o", str(tmp_path / "out"), "--quiet"]) == 0
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "beam" not in card
-    assert "## Training" not in card
-    assert not (tmp_path / "out" / "training.json").exists()

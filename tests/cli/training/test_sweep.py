@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from forked import killed_at, run_script
-from options import with_options
 
 from pdtools.cli.main import run
 
@@ -94,22 +93,6 @@ def test_sentences_that_are_too_long_may_be_excluded(
     assert "--on-error skip excludes such sentences" in json.loads(capsys.readouterr().out)[0]["reason"]
     assert run([*sweep, "--on-error", "skip"]) == 0
     assert (tmp_path / "seed=1" / "rejects.jsonl").stat().st_size > 0
-
-
-@pytest.mark.parametrize(
-    ("more", "status", "message"),
-    [
-        (["--at-once", "0"], 2, "--at-once"),
-        (["-o", "-"], 2, "a sweep is a folder"),
-        (["--name", "{seed}"], 1, "{seed} is no key of --grid"),
-    ],
-)
-def test_wrong_arguments(
-    more: list[str], status: int, message: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(with_options(arguments(data, tmp_path / "runs"), *more)) == status
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
