@@ -313,14 +313,6 @@ def test_two_results_may_say_otherwise_what_they_are(
         assert "colours named (%)  25.00" in shown.out or "items without a column later" in shown.err
 
 
-def test_results_that_do_not_say_what_they_are_are_of_another_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
-    assert run(["compare", a, b]) == 1
-    assert "results of an evaluation that is not known here: colours" in capsys.readouterr().err
-
-
 def test_results_of_another_format_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
     document = json.loads((tmp_path / "a/results.json").read_text())

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from importlib import resources
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,19 +20,13 @@ from pdtools.errors import visible
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.comparisons import print_compared
 from pdtools.report.evaluations import (
     print_benchmark,
-    print_closing,
-    print_parse,
-    print_perplexity,
     print_reading,
-    print_sg_runs,
 )
 from pdtools.report.tables import (
     decimal,
-    decimals,
     latex_table,
     latex_text,
     listed,
@@ -100,8 +90,6 @@ PHENOMENA = tuple(words("f", 25, 22, 21, *[14] * 9))  # as determiner_noun_agree
 PARADIGMS = tuple(
     words("p", 46, 45, 42, 41, 40, *[30] * 62)
 )  # determiner_noun_agreement_with_adj_irregular_1
-CIRCUITS = tuple(words("c", 26, 25, 22, 20, 18, 9))  # Long-Distance Dependencies, Gross Syntactic State
-SUITES = tuple(words("s", 22, 21, 20, *[16] * 31))  # reflexive_orc_masc, subordination_src-src
 
 
 def blimp_results(*, named: bool = True) -> Results:
@@ -131,33 +119,10 @@ def blimp_results(*, named: bool = True) -> Results:
     )
 
 
-def sg_results() -> Results:
-    scores = {
-        **dict.fromkeys(CONVENTIONS, 1.0),
-        "by_circuit": dict.fromkeys(CIRCUITS, 1.0),
-        "by_suite": dict.fromkeys(SUITES, 1.0),
-        "by_prediction": {SUITES[0]: {"1": 1.0, "2": 0.5}},
-    }
-    rows = [
-        {"suite": name, "circuit": CIRCUITS[i % 6], "prediction": 1, "outcome": "right"}
-        for i, name in enumerate(SUITES)
-    ]
-    counts = {"items": 800, "items_scored": 800, "ties": 0}
-    tables = {"items": pa.Table.from_pylist(rows)}
-    return Results(scores=scores, counts=counts, settings={"task": "sg"}, tables=tables)
-
-
-def sg_runs() -> Results:
-    scores = {**dict.fromkeys(CONVENTIONS, 1.0), "by_circuit": dict.fromkeys(CIRCUITS, 1.0)}
-    runs = [{"model": "transformer-xl", "corpus": "bllip-lg", "seed": "majority51", **scores}] * 3
-    return Results(scores={"runs": runs}, counts={}, settings={})
-
-
 def compared(task: str, *names: str) -> ComparedModels:
     """Scores of all levels, with the widest numbers."""
     levels = {
         "blimp": {"field": ["syntax_semantics"], "phenomenon": PHENOMENA, "paradigm": PARADIGMS},
-        "sg": {"circuit": CIRCUITS, "suite": SUITES},
         "ppl": {},
     }[task]
     runs = (100.0,) * (1 if len(names) == 2 else 3)
@@ -211,58 +176,14 @@ def compared(task: str, *names: str) -> ComparedModels:
 LONG = ("transformer-of-16-layers", "pushdown-of-16-layers")
 
 
-def perplexity_results() -> Results:
-    kinds = [
-        f"ppl_{unit}_{kind}" for unit in ("word", "word_without_eos") for kind in ("given_trees", "joint")
-    ]
-    counts = {"sentences": 10**9, "words_without_eos": 10**9}
-    return Results(scores=dict.fromkeys(kinds, 123456.789), counts=counts, settings={})
-
-
-def parse_results() -> Results:
-    scores = dict.fromkeys(("f1", "tagging_accuracy", "average_crossing_brackets"), 100.0)
-    counts = dict.fromkeys(("sentences", "scored", "errors", "skipped", "left_out"), 10**6)
-    return Results(
-        scores={**scores, "up_to_cutoff": scores},
-        counts={**counts, "up_to_cutoff": counts},
-        settings={"cutoff_len": 40, "labeled": False, "binarize": "right"},
-    )
-
-
-def closing_results() -> Results:
-    names = (
-        "prefixes",
-        "accuracy",
-        "low",
-        "high",
-        "accuracy_given_attachments",
-        "attachment_accuracy",
-        "lost_by_beam",
-    )
-    each = {**dict.fromkeys(names, 1.0), "prefixes": 100000}
-    kinds = ("by_set", "by_dependency", "by_depth", "by_open")
-    scores: dict[str, Any] = {kind: {"long-dependencies": each} for kind in kinds}
-    return Results(scores={**scores, "entropy": {"cross_entropy": 1.0}}, counts={}, settings={})
-
-
 SHOWN: dict[str, Callable[[], None]] = {
     "eval-blimp": lambda: print_benchmark(blimp_results()),
     "eval-blimp --details": lambda: print_benchmark(blimp_results(), details=True),
     "eval-blimp own pairs": lambda: print_benchmark(blimp_results(named=False)),
-    "eval-sg": lambda: print_benchmark(sg_results()),
-    "eval-sg --details": lambda: print_benchmark(sg_results(), details=True),
-    "eval-sg --from-items": lambda: print_sg_runs(sg_runs()),
-    "eval-ppl": lambda: print_perplexity(perplexity_results()),
-    "eval-parse": lambda: print_parse(parse_results()),
-    "eval-dyck": lambda: print_closing(closing_results()),
-    "compare blimp": lambda: print_compared(compared("blimp", "a", "b")),
     "compare blimp --details": lambda: print_compared(compared("blimp", *LONG), details=True),
-    "compare sg": lambda: print_compared(compared("sg", "a", "b")),
-    "compare sg --details": lambda: print_compared(compared("sg", "a", "b"), details=True),
     "compare ppl": lambda: print_compared(compared("ppl", *LONG)),
     "compare many blimp": lambda: print_compared(compared("blimp", *LONG, "gpt2")),
     "compare many blimp --details": lambda: print_compared(compared("blimp", *LONG, "gpt2"), details=True),
-    "compare many sg": lambda: print_compared(compared("sg", *LONG, "gpt2")),
 }
 
 
@@ -278,17 +199,12 @@ def test_no_line_is_wider_than_80_columns(name: str, monkeypatch: pytest.MonkeyP
         found.append(stream.getvalue())
         assert max(map(len, found[-1].splitlines())) <= 80
     assert found[0] == found[1]
-    fine = [word for word in (*PARADIGMS, *SUITES) if word in found[0]]
-    asked = "--details" in name or "own" in name
-    assert len(fine) == ((67 if "blimp" in name else 34) if asked else 0)
-    if "blimp" in name or "sg" in name.split()[0]:
-        coarse = [word for word in (*PHENOMENA, *CIRCUITS) if word in found[0]]
-        assert len(coarse) == (0 if "own" in name else 12 if "blimp" in name else 6)
-        assert (
-            "--from-items" in name
-            or "compare" in name
-            or found[0].index("overall") < min(map(found[0].index, [*coarse, *fine]))
-        )
+    if "ppl" not in name:
+        fine, coarse = ([word for word in of if word in found[0]] for of in (PARADIGMS, PHENOMENA))
+        assert len(fine) == (len(PARADIGMS) if "--details" in name or "own" in name else 0)
+        assert len(coarse) == (0 if "own" in name else len(PHENOMENA))
+        first = min(map(found[0].index, [*coarse, *fine]))
+        assert "compare" in name or found[0].index("overall") < first
 
 
 @given(st.text(alphabet=st.sampled_from("a1+-. \\{}$&%#_~^<>|[]*\n\x1b\u202e"), max_size=12))
@@ -347,29 +263,6 @@ def test_gains_of_reading_times_have_the_digits_of_their_size(
         assert [float(cell) for cell in cells] == pytest.approx(
             [sign * gain, gain / 2, 2 * gain, 0.004, 1e-7], rel=0.01, abs=0
         )
-
-
-def test_pages_choose_the_digits_that_tables_have() -> None:
-    if (node := shutil.which("node")) is None:
-        pytest.skip("node is not installed")
-    numbers = [
-        [0.0],
-        [3e-5, -1e-4],
-        [0.0123],
-        [0.5, 0.7],
-        [12.0, 1e-5],
-        [1e-12],
-        [None, 0.2],
-        [1.0],
-        [9.99e-4],
-    ]
-    script = resources.files("pdtools.report.view").joinpath("page.js").read_text("utf-8")
-    begin, end = script.index("const decimals ="), script.index("const percent =")
-    code = (
-        f"{script[begin:end]} console.log(JSON.stringify({json.dumps(numbers)}.map((x) => decimals(...x))))"
-    )
-    found = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True)
-    assert json.loads(found.stdout) == [decimals(*each) for each in numbers]
 
 
 def test_numbers_for_latex() -> None:

@@ -89,12 +89,6 @@ def test_a_page_has_the_same_means(folder: Path) -> None:
     assert (base, big) == (pytest.approx(GEOMETRIC), (28.0, None))
 
 
-def test_evaluations_are_in_the_order_of_pages(folder: Path) -> None:
-    for name in SEEDS:
-        (folder / name / "blimp").rename(folder / name / "zzz")
-    assert [each.evaluation for each in main_scores(groups(folder)).scores] == ["zzz", "ppl"]
-
-
 def test_results_of_other_items_are_excluded(folder: Path) -> None:
     write_blimp(folder / "other" / "blimp", RIGHT[0][:2], 9, training="z")
     every = [*groups(folder), *by_seed(find_models(folder / "other"))]
@@ -165,17 +159,3 @@ def test_scores_of_the_same_name_say_of_which_results(
     name = r"BLiMP accuracy (\%)"
     assert lines[2].startswith(f"model & {name}, again & {name}, blimp & ")
     assert f" & {100 * RIGHT[0].mean():.2f} & {100 * RIGHT[3].mean():.2f} & " in lines[4]
-
-
-def test_single_runs_have_no_deviation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", str(folder / "base-1"), str(folder / "big"), "--overview", "--latex"]) == 0
-    out = capsys.readouterr().out
-    assert "runs &" not in out
-    assert "$\\pm$" not in out
-    assert "% one run of every model" in out
-    assert run(["compare", str(folder / "base-1"), "--overview"]) == 0  # a table of one model
-
-
-def test_there_is_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", *named(folder), "--baseline", "base"]) == 2
-    assert "--overview has no differences" in " ".join(capsys.readouterr().err.split())

@@ -13,10 +13,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import (
-    PreparationCounts,
-    compare_files,
     evaluate_parse,
-    prepare,
     read_excluded,
     read_pairs,
 )
@@ -133,21 +130,6 @@ def test_records_about_several_files_are_refused(tmp_path: Path) -> None:
         read_excluded(write(tmp_path / "two", *records))
 
 
-def test_factored_trees_are_compared_by_evalb_too(tmp_path: Path) -> None:
-    gold, predicted = (write(tmp_path / name, "(S (NP (N a)) (V b) (N c))") for name in "gp")
-    for binarize, brackets in (("none", 2), ("right", 2), ("left", 2)):
-        (row,) = compare_files(gold, predicted, COMMON, binarize=binarize, verbatim=True)  # type: ignore[arg-type]
-        assert (row.matched, row.gold) == (brackets, brackets)
-        assert ("|<" in str(row.gold_tree)) == (binarize != "none")
-
-
-def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
-    gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], "(S (NP", GOLD[2])
-    for binarize in ("none", "right"):
-        results = evaluate_parse(gold, predicted, binarize=binarize)  # type: ignore[arg-type]
-        assert (results.counts["errors"], results.counts["scored"]) == (1, 2)
-
-
 @pytest.mark.parametrize("binarize", ["none", "right"])
 def test_the_trees_of_items_are_those_that_were_compared(tmp_path: Path, binarize: str) -> None:
     predicted = (
@@ -180,22 +162,6 @@ def test_files_of_different_lengths(tmp_path: Path) -> None:
 def test_bad_rejects(tmp_path: Path, line: str) -> None:
     with pytest.raises(InputError, match=r"r\.jsonl:1"):
         read_excluded(write(tmp_path / "r.jsonl", line))
-
-
-def test_a_tree_with_tags_keeps_them() -> None:
-    counts = PreparationCounts()
-    gold, tagged = "(S (NP (NN a)) (. .))", "(S (NP (VB a)) (, .))"
-    untagged = "(S (NP (XX a)) (XX .))"
-    for one, predicted, wanted in (
-        (gold, tagged, tagged),
-        (gold, untagged, gold),
-        (untagged, tagged, tagged),
-        (untagged, untagged, untagged),
-        (gold, untagged.replace(" a", " b"), untagged.replace(" a", " b")),
-    ):
-        _, found = prepare(one, predicted, COMMON, "none", counts)
-        assert found.split() == wanted.split()
-    assert counts.retagged == 1
 
 
 @pytest.mark.parametrize("binarize", ["none", "right", "left"])

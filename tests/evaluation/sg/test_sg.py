@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from toy_sets import condition as of
+from toy_sets import suite_of
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
@@ -32,23 +34,15 @@ from pdtools.search.scores import Unscorable
 def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
     """A suite of two items: in the first, condition a has the shorter region 2; in the second, b has."""
 
-    def condition(name: str, *contents: str) -> dict[str, Any]:
-        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
-        return {"condition_name": name, "regions": regions}
-
     items = [
         [
-            condition("a", "The dog", "ran", "", "home ."),
-            condition("b-1", "The dog", " runs fast", "", "home ."),
+            of("a", "The dog", "ran", "", "home ."),
+            of("b-1", "The dog", " runs fast", "", "home ."),
         ],
-        [condition("b-1", "A cat", "sat", "", " ."), condition("a", "A cat", "slept", "", " .")],
+        [of("b-1", "A cat", "sat", "", " ."), of("a", "A cat", "slept", "", " .")],
     ]
-    return {
-        "meta": {"name": name, "metric": "sum", **meta},
-        "predictions": [{"type": "formula", "formula": formula}],
-        "items": [{"item_number": n, "conditions": c} for n, c in enumerate(items, start=1)],
-        "region_meta": {"1": "subject", "2": "verb"},
-    }
+    made = suite_of(*items, formula=formula, name=name, **meta)
+    return {**made, "region_meta": {"1": "subject", "2": "verb"}}
 
 
 def write(path: Path, content: dict[str, Any]) -> Path:
@@ -65,20 +59,6 @@ def test_text_and_regions(tmp_path: Path) -> None:
     assert first.text == "The dog runs fast home ."
     assert [first.text[a:b] for a, b in first.spans] == ["The dog", "runs fast", "", "home ."]
     assert found.circuit == "other"
-
-
-def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "suites"
-    folder.mkdir()
-    write(folder / "b.json", suite("b", circuit="Agreement"))
-    write(folder / "a.json", suite("a"))
-    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
-        for path in folder.iterdir():
-            archive.write(path, f"deep/json/{path.name}")
-        archive.writestr("__MACOSX/deep/json/._a.json", b"\x00\x05")
-    assert [s.name for s in SuiteFiles(folder)] == ["a", "b"]
-    assert list(SuiteFiles(folder)) == list(SuiteFiles(tmp_path / "s.zip"))
-    assert list(SuiteFiles(folder))[1].circuit == "Agreement"
 
 
 @pytest.mark.parametrize(
