@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import lzma
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from recorded import Recorded
 from safetensors.torch import load_file
 from shell import Shell, script
 from toy_benepar import toy_trees
@@ -120,9 +118,6 @@ def test_from_books_to_scores(shell: Shell, tmp_path: Path, toy_benepar_model: P
     assert again.returncode == 0, again.stderr
     assert {name[0] for name in shell.commands} <= {"train", "eval-sg", "eval-ppl", "export"}
     assert not any("step 1" in line for line in again.stderr.splitlines())
-    other = shell.run(*command, VOCABULARY="310")
-    assert other.returncode == 1
-    assert "name another folder" in other.stderr
     # Another pass, from these models: their tokenizer, and weights that hardly any rate leaves alone.
     for stage in ("text", "trees"):
         shutil.copytree(out / stage, tmp_path / "further" / stage)
@@ -135,13 +130,6 @@ def test_from_books_to_scores(shell: Shell, tmp_path: Path, toy_benepar_model: P
     after = load_file(tmp_path / "further" / "runs" / "pushdown-1" / "step-1" / "model.safetensors")
     for name, weights in before.items():
         torch.testing.assert_close(after[name], weights.float(), rtol=0, atol=1e-20)
-
-
-def test_what_it_is_not_given(shell: Shell) -> None:
-    assert shell.run("sh", SCRIPT, "books").returncode == 2
-    refused = shell.run("sh", SCRIPT, "books", "no-parser", "out", STAGES="text trees")
-    assert refused.returncode == 1
-    assert "no-parser" in refused.stderr
 
 
 def test_the_parser_from_treebanks(tmp_path: Path) -> None:
@@ -177,39 +165,6 @@ def test_the_parser_from_treebanks(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert shell.commands == []
     assert shell.run("sh", PARSER_SCRIPT, "treebanks").returncode == 2
-
-
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")
-def test_the_slurm_form(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path)
-    command = ["bash", str(SCRIPT.with_suffix(".slurm")), "books", "parser", "out"]
-    status, made = recorded.run(*command)
-    assert status == 0
-    assert [line.partition(" --")[0] for line in made] == ["sbatch text trees shards", "sbatch runs scores"]
-    assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made] == [
-        ["0-0"],
-        ["afterok:4text", "0-5"],
-    ]
-    assert all(line.endswith("/examples/english.slurm books parser out") for line in made)
-    assert recorded.run(*command[:4]) == (2, [])
-
-    (tmp_path / "out" / "text").mkdir(parents=True)
-    (tmp_path / "out" / "text" / "tests").write_text("test-one\n")
-    job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(SCRIPT.parent)}
-    job |= {"MODELS": "base pushdown", "SEEDS": "5 6"}
-    status, lines = recorded.run(*command, **job, STAGES="runs scores", SUITES="suites")
-    assert status == 0
-    assert [line.split()[0] for line in lines] == [
-        "train",
-        "export",
-        "eval-sg",
-        "eval-ppl",
-        "eval-ppl",
-        "export",
-    ]
-    assert lines[0].endswith("-o out/runs/pushdown-6")
-    status, lines = recorded.run(*command, **job, STAGES="runs scores", STOP="train")
-    assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
 
 
 def test_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

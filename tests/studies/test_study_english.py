@@ -156,13 +156,3 @@ def test_a_run_that_is_not_scored_yet(missing: str, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1
     assert not (tmp_path / "seeds.json").exists()
-
-
-def test_one_seed_is_no_comparison(tmp_path: Path) -> None:
-    for name in ("base-1", "base-2", "pushdown-1"):
-        write_run(tmp_path / name, 0.5, 0.5, 90.0)
-    command = [sys.executable, STUDY / "seeds.py", tmp_path, "-o", tmp_path / "seeds.json"]
-    refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 1
-    assert "needs two runs" in refused.stderr
-    assert not (tmp_path / "seeds.json").exists()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from statistics import mean
 
 import pytest
-from recorded import Recorded
 from shell import Shell, script
 
 from pdtools.data.grammar import Grammar
@@ -115,29 +112,3 @@ def test_the_study(made: Path, tmp_path: Path) -> None:
     # Sweeps, which find that nothing is left to do, and the report.
     assert [command[0] for command in shell.commands] == ["sweep"] * 4 + [str(FOLDER / "report.py")]
     assert shell.run("sh", FOLDER / "study.sh", "out", BEAM="2").returncode == 1
-
-
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")
-def test_the_slurm_form(tmp_path: Path) -> None:
-    """With stand-ins: what is submitted, and what a job of the array does."""
-    recorded = Recorded(tmp_path, SEEDS="5 6")
-    command = ["bash", str(REPOSITORY / "examples/staged-finetuning.slurm")]
-    command += ["gpt2", "train", "valid", "out", "rte=data"]
-    status, made = recorded.run(*command)
-    assert status == 0
-    assert [line.split()[0] for line in made] == ["prompts", "prompts", "sbatch", "sbatch", "sbatch"]
-    assert [line.partition(" --")[0] for line in made[2:]] == ["sbatch 1", "sbatch 2", "sbatch 3"]
-    assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made[2:]] == [
-        ["0-3"],
-        ["afterok:41", "0-1"],
-        ["afterok:42", "0-3"],
-    ]
-    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_JOB_ID": "9", "ARMS": "pushdown plain", "STAGES": "1"}
-    job["SCRIPTS"] = str(REPOSITORY / "examples")
-    status, (swept,) = recorded.run(*command, **job)
-    assert status == 0
-    assert "--model transformer" in swept
-    assert "--grid train.seed=5 " in swept
-    assert "-o out/stage1/plain" in swept
-    status, lines = recorded.run(*command, **job, STOP="sweep")
-    assert lines[1:] == ["stopped", "scontrol requeue 9_2"]

@@ -167,11 +167,6 @@ def test_what_a_model_could_not_score_is_said(report: ModuleType, tmp_path: Path
     assert left_out == {"blimp": 1, "ppl": 2, "particles": 3, "parse": 4, "labeled": 5}
 
 
-def test_runs_and_rates(found: dict[str, Any], report: ModuleType) -> None:
-    assert row(report.score_tables.rates_table(found), "base LM")[1:] == ["", "**5.250**", "0.00"]
-    assert row(report.score_tables.runs_table(found), "Transformer Grammar, 1")[2:4] == ["4", "4"]
-
-
 def test_attention(found: dict[str, Any], report: ModuleType) -> None:
     assert row(report.score_tables.distractor_table(found), "number_src")[1:] == [
         *("25.0 [24.0, 27.0]", "12.5 [11.5, 14.5]", "-12.5 [-13.5, -10.5]")
@@ -217,31 +212,6 @@ def test_the_page_and_figures_are_made_of_the_results_file(
         *("syntax-blimp-by-phenomenon.svg", "syntax-sg-by-circuit.svg"),
     ]
     assert drawn == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-
-
-def test_variants_come_after_the_pushdown_lm_and_are_called_what_they_change(report: ModuleType) -> None:
-    gather = report.gather
-    names = ["tg", "late-light", "other-b", "pushdown", "other-a", "pushdown-auto", "faint", "base"]
-    names = sorted(names, key=gather.order)
-    assert names == ["base", "pushdown", "faint", "late-light", "pushdown-auto", "tg", "other-a", "other-b"]
-    assert list(map(gather.title_of, names[2:5])) == [
-        "Pushdown LM, attachment weight 0.1",
-        "Pushdown LM, tape in the last layer, head reads those below, attachment weight 0.3",
-        "Pushdown LM, automatic trees",
-    ]
-
-
-def test_rates_of_variants_are_there(report: ModuleType, tmp_path: Path) -> None:
-    for model in ("late-light", "base"):
-        run = tmp_path / "tuning" / model / "1e-3"
-        run.mkdir(parents=True)
-        (run / "metrics.jsonl").write_text('{"kind": "valid", "step": 1, "loss": 5.0, "seconds": 60}\n')
-        (tmp_path / "rates").mkdir(exist_ok=True)
-        (tmp_path / "rates" / model).write_text("1e-3\n")
-        write_json(tmp_path / "rates" / f"{model}.json", [{"name": "1e-3", "best": {"loss": 5.0}}])
-    found = report.gather.collected(tmp_path)["rates"]
-    assert list(found) == ["base", "late-light"]
-    assert found["late-light"] == {"chosen": "1e-3", "losses": {"1e-3": 5.0}, "seconds": 60}
 
 
 def test_budgets_are_of_the_models_that_all_have(found: dict[str, Any], report: ModuleType) -> None:
