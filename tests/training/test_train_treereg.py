@@ -204,13 +204,8 @@ def test_refusals(make_shards: Callable[..., Path], toy_train: Path, tmp_path: P
         train(toy_train, tmp_path / "run", recipe(SEVERAL, treereg_layer=0), treereg_shards=toy_train)
     with pytest.raises(PdtoolsError, match="--treereg-shards is for models without attachment_head"):
         train(toy_train, tmp_path / "run", recipe(SEVERAL, attachment_head=True), treereg_shards=toy_train)
-    for model, options in (
-        ("pushdown", {}),
-        ("transformer", {"objective": "masked"}),
-        ("transformer", {"as_released": True}),
-    ):
-        with pytest.raises(PdtoolsError, match="treereg_layer is for causal models without tapes"):
-            train(toy_train, tmp_path / "run", recipe(SEVERAL, model, **options))
+    with pytest.raises(PdtoolsError, match="treereg_layer is for causal models without tapes"):
+        train(toy_train, tmp_path / "run", recipe(SEVERAL, "transformer", objective="masked"))
     tokens = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2}
     with pytest.raises(PdtoolsError, match="treereg_layer is for causal models without tapes or actions"):
         make_config("tg", {**TINY, **tokens, "n_labels": 3})

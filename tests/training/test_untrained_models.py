@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_sets import condition, suite_of, write_pairs
 
 from pdtools.cli.main import run
 from pdtools.formal.transduction_training import TaskInput
@@ -52,24 +53,10 @@ def test_scores_of_no_training_are_marked(
 ) -> None:
     words = load_checkpoint(folders[name]).tokenizer
     a, b = (words.token_text(i) for i in range(words.vocab_size - 2, words.vocab_size))
-    pair = {"UID": "p", "pairID": "1", "field": "f", "linguistics_term": "t"}
-    blimp = tmp_path / "p.jsonl"
-    blimp.write_text(json.dumps({**pair, "sentence_good": f"{a} {b}", "sentence_bad": f"{b} {a}"}) + "\n")
+    blimp = write_pairs(tmp_path / "p.jsonl", [(f"{a} {b}", f"{b} {a}")])
     suite = tmp_path / "suite.json"
-    conditions = [
-        {"condition_name": x, "regions": [{"region_number": 1, "content": text}]}
-        for x, text in (("x", f"{a} {b}"), ("y", b))
-    ]
-    prediction = {"type": "formula", "formula": "(1;%x%) > (1;%y%)"}
-    suite.write_text(
-        json.dumps(
-            {
-                "meta": {"name": "s", "metric": "sum"},
-                "predictions": [prediction],
-                "items": [{"item_number": 1, "conditions": conditions}],
-            }
-        )
-    )
+    conditions = [condition("x", f"{a} {b}"), condition("y", b)]
+    suite.write_text(json.dumps(suite_of(conditions, formula="(1;%x%) > (1;%y%)")))
     out = str(tmp_path / "out")
     arguments = {
         "surprisal": ["surprisal", "--text", a, "-o", out],
