@@ -99,45 +99,6 @@ def test_plurals(unit: str, units: str) -> None:
     assert printers._plural(unit) == units
 
 
-def test_parse(capsys: pytest.CaptureFixture[str]) -> None:
-    found = results(
-        {"f1": 81.5, "complete_match": 12.25, "up_to_cutoff": {"f1": 84.75, "complete_match": 20.5}},
-        {
-            **dict(
-                zip(("sentences", "scored", "errors", "skipped", "left_out"), (90, 80, 6, 3, 1), strict=True)
-            ),
-            "up_to_cutoff": dict(
-                zip(("sentences", "scored", "errors", "skipped", "left_out"), (70, 63, 4, 2, 0), strict=True)
-            ),
-        },
-        {"labeled": True, "binarize": "none", "cutoff_len": 40},
-    )
-    head = ["score", "all", "up to 40 words"]
-    rows: list[Any] = [["f1", 81.5, 84.75], ["complete match", 12.25, 20.5]]
-    rows += [
-        ["sentences", 90, 70],
-        ["scored", 80, 63],
-        ["errors", 6, 4],
-        ["skipped", 3, 2],
-        ["left out", 1, 0],
-    ]
-    check(lambda: printers.print_parse(found), capsys, ["Bracketing, labeled (percent)", head, *rows])
-    other = replace(found, settings={"labeled": False, "binarize": "left", "cutoff_len": 40})
-    title = "Bracketing, unlabeled, left-binarized (percent)"
-    check(lambda: printers.print_parse(other), capsys, [title, head, *rows])
-
-
-# Paradigms with phenomenon, field, accuracy, pairs, scored, ties: groups mixed, in no order.
-PARADIGMS = {
-    "wh": ("island", "syntax", 0.61, 10, 9, 1),
-    "gap": ("agreement", "morphology", 0.72, 20, 18, 0),
-    "adjunct": ("island", "syntax", 0.43, 31, 30, 2),
-    "number": ("agreement", "morphology", 0.94, 43, 43, 5),
-    "own": (None, None, 0.55, 7, 6, 0),
-    "case": ("case", "morphology", 0.86, 5, 5, 4),
-}
-
-
 def items_of(unit: str, groups: dict[str, dict[str, str | None]], counts: dict[str, Any]) -> pa.Table:
     """Items of first predictions: ``counts`` has how many of each unit there, scored, and ties."""
     rows = []
@@ -146,41 +107,6 @@ def items_of(unit: str, groups: dict[str, dict[str, str | None]], counts: dict[s
         outcomes = ["tie"] * ties + ["right"] * (scored - ties) + ["unscorable"] * (n - scored)
         rows += [{unit: name, **above, "prediction": 1, "outcome": outcome} for outcome in outcomes]
     return pa.Table.from_pylist([*rows, {**rows[0], "prediction": 2}])
-
-
-def test_blimp(capsys: pytest.CaptureFixture[str]) -> None:
-    by = {
-        "by_field": {"morphology": 0.84, "syntax": 0.52},
-        "by_phenomenon": {"agreement": 0.83, "case": 0.86, "island": 0.51},
-        "by_paradigm": {name: PARADIGMS[name][2] for name in sorted(PARADIGMS)},
-    }
-    groups = {name: {"phenomenon": each[0], "field": each[1]} for name, each in PARADIGMS.items()}
-    found = results(
-        {"overall": 0.685, "mean_of_items": 0.7, "by_prediction": {"main": 0.685, "per_token": 0.655}, **by},
-        {"items": 116, "items_scored": 111, "ties": 12},
-        {"task": "blimp"},
-        items=items_of("paradigm", groups, {name: each[3:] for name, each in PARADIGMS.items()}),
-    )
-    columns = ["accuracy", "items", "scored", "ties"]
-    expected: list[Any] = [
-        ["BLiMP (percent)", *columns],
-        ["overall (mean of 6 paradigms)", 68.5, 116, 111, 12],
-        ["mean of items", 70.0, None, None, None],
-        ["overall, per token", 65.5, None, None, None],
-        ["field", *columns],
-        ["morphology", 84.0, 68, 66, 9],
-        ["syntax", 52.0, 41, 39, 3],
-        ["phenomenon", *columns],
-        ["agreement", 83.0, 63, 61, 5],
-        ["case", 86.0, 5, 5, 4],
-        ["island", 51.0, 41, 39, 3],
-    ]
-    check(lambda: print_benchmark(found), capsys, expected)
-    rows = [[name, 100 * each[2], *each[3:]] for name, each in sorted(PARADIGMS.items())]
-    details = [*expected, ["paradigm", *columns], *rows]
-    check(lambda: print_benchmark(found, details=True), capsys, details)
-    unnamed = replace(found, scores={**found.scores, "by_field": {}, "by_phenomenon": {}})
-    check(lambda: print_benchmark(unnamed), capsys, [*expected[:4], ["paradigm", *columns], *rows])
 
 
 def test_sg(capsys: pytest.CaptureFixture[str]) -> None:

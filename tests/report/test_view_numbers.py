@@ -812,35 +812,6 @@ def test_groups_of_seeds_are_one_dot(task: str, folder: Path) -> None:
                 assert row["n"] == n
 
 
-def test_single_runs_are_shown_if_one_likes(folder: Path) -> None:
-    page = results_page([str(folder / name) for name in BLIMP])
-    found = evaluate(
-        save_page(page, folder / "single.html"),
-        "const of = (task) => { const section = one(`#${task}`), chart = section.querySelector('.chart');"
-        "  return [[...new Set(chart.spec.data.values.map((row) => row.series))].sort(),"
-        "    section.querySelectorAll('select')[1].querySelectorAll('option')[0].textContent]; };"
-        "const regions = () => [cells(one('#sg .suites'))[0],"
-        "  [...new Set(one('#sg .item .chart').spec.data.values.map((row) => row.series))],"
-        "  one('#sg .item .chart').spec.facet.row.sort];"
-        "const begin = [of('blimp'), of('sg'), regions()];"
-        "for (const task of ['blimp', 'sg']) write(all(`#${task} select`)[2], 'each');"
-        "await later(); await later(); await later();"
-        "const each = [of('blimp'), of('sg'), regions()];"
-        "write(all('#sg select')[2], ''); await later(); await later(); await later();"
-        "return [begin, each, regions(), location.hash, one('h1').textContent];",
-    )
-    groups, runs = ["one", "two"], sorted(BLIMP)
-    of_groups = [groups, "difference two − one"], [groups, "difference two − one"]
-    of_runs = [runs, "difference two-1 − one"], [runs, "difference two-1 − one"]
-    regions = [["circuit", "suite", *groups], groups, groups]
-    assert found[0] == [*of_groups, regions]
-    assert found[1] == [*of_runs, [["circuit", "suite", *runs], runs, runs]]
-    assert found[2] == regions
-    assert "blimp-runs=each" in found[3]
-    assert "sg-runs" not in found[3]
-    assert found[4] == "Results of one, two"
-
-
 def test_seeds_of_other_items_stay_single_runs(tmp_path: Path) -> None:
     """Without a comparison there is no group: each run is drawn."""
     right = np.random.default_rng(1).random((2, 3, 4)) < 0.6
@@ -849,68 +820,6 @@ def test_seeds_of_other_items_stay_single_runs(tmp_path: Path) -> None:
     page = results_page([str(tmp_path / f"a-{seed}") for seed in range(2)])
     assert page.document["groups"] == {"a": ["a-0", "a-1"]}
     assert "grouped" not in page.document["benchmarks"][0]
-
-
-def test_the_page_says_that_differences_rest_on_one_run_each(two: Any, seeds: Any) -> None:
-    assert two["notes"] == ["One run each: p is over items, not over seeds."] * 2
-    assert two["one_run"]
-    assert not seeds["one_run"]
-    assert seeds["notes"] == []
-
-
-def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
-    right = np.random.default_rng(7).random((2, 23, 3)) < 0.6
-    for name, of_model in zip("ab", right, strict=True):
-        write_blimp(tmp_path / name / "blimp", of_model)
-    page = results_page([str(tmp_path / name) for name in "ab"])
-    found = evaluate(
-        save_page(page, tmp_path / "page.html"),
-        "const figure = one('#blimp figure'), chart = figure.querySelector('.chart');"
-        "write(all('#blimp select')[1], 'spread'); await later();"
-        "figure.querySelector('details').open = true; await later();"
-        "return [cells(figure), chart.spec.data.values.length, chart.spec.layer.at(-1).encoding.y.sort];",
-    )
-    (_, *rows), drawn, order = found
-    means = np.round(right.mean(2), 4)
-    spread = [float(min(of) - max(of)) for of in means.T.tolist()]
-    assert order == [f"paradigm_{i:02}_with_a_long_name" for i in sorted(range(23), key=spread.__getitem__)]
-    shown = {(name, model): (number(score), n) for name, _, model, score, _, _, n in rows}
-    assert len(rows) == drawn == 2 * 23
-    assert shown == {
-        (f"paradigm_{i:02}_with_a_long_name", model): (pytest.approx(100 * of[i].mean(), abs=0.0051), "3")
-        for model, of in zip("ab", right, strict=True)
-        for i in range(23)
-    }
-
-
-def test_what_three_models_are_told_apart_by(three: Any) -> None:
-    scored = {
-        "BLiMP accuracy (%)": [
-            f"{sum(x is not None for x in BLIMP[m].values())} items" for m in ("one", "two-1", "two-2")
-        ],
-        "unlabeled F1 (%)": ["6 sentences"] * 3,
-    }
-    assert scored["BLiMP accuracy (%)"][0] != scored["BLiMP accuracy (%)"][1]
-    for name, expected in scored.items():
-        assert three["titles"][name] == expected
-    score = {m: dict(zip(PARADIGMS, (accuracy(BLIMP[m], p) for p in PARADIGMS), strict=True)) for m in BLIMP}
-    spread = {p: max(of[p] for of in score.values()) - min(of[p] for of in score.values()) for p in PARADIGMS}
-    assert three["orders"] == {
-        "difference two-1 − one": sorted(PARADIGMS, key=lambda p: score["one"][p] - score["two-1"][p]),
-        "spread of all models": sorted(PARADIGMS, key=lambda p: -spread[p]),
-        "score of one": sorted(PARADIGMS, key=lambda p: -score["one"][p]),
-        "name, by group": sorted(PARADIGMS, key=lambda p: (PARADIGMS[p][0], p)),
-    }
-    assert three["field_names"] == ["morphology", "syntax"]
-    # The suite that is shown at first is the one that they differ most on.
-    apart = {
-        suite: max(first_predictions(m, suite) for m in SG) - min(first_predictions(m, suite) for m in SG)
-        for suite in SUITES
-    }
-    most = max(SUITES, key=apart.__getitem__)
-    assert sorted(apart.values())[-2] < apart[most]
-    assert three["chosen"] == f"{most}: surprisal by region"
-    assert [name for chosen, name in three["suites"] if chosen] == [most]
 
 
 def test_items_that_are_looked_for(three: Any) -> None:
@@ -932,12 +841,6 @@ def test_items_that_are_looked_for(three: Any) -> None:
     for (name, *numbers, words), (series, *expected, n) in zip(three["gains"][1:], gains, strict=True):
         assert (name, words) == (series, str(n))
         assert [number(x) for x in numbers] == pytest.approx(expected, abs=5.1e-4)
-
-
-def test_a_model_alone_has_its_items(folder: Path) -> None:
-    page = results_page([str(folder / "one" / "parse")])
-    found = evaluate(save_page(page, folder / "alone.html"), "return one('#parse').textContent;")
-    assert "Items, one by one (6)" in found
 
 
 def test_a_page_of_items_beyond_the_last_is_the_last(folder: Path, three: Any) -> None:

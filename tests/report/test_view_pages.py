@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,12 +206,6 @@ def test_pages_are_dark_where_the_system_is(name: str, browser: Any, opened: dic
         assert found["faint"] == []
 
 
-def test_the_state_is_in_the_address(opened: dict[str, Opened]) -> None:
-    page = opened["long"].go("token=7&hypothesis=2")
-    assert page.text_content(".where").startswith("7/301 ")
-    assert page.get_attribute('[aria-label="hypothesis 2"]', "aria-pressed") == "true"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
     page = opened["kinds"].go(f"model={kind}&token=2")
@@ -252,14 +245,3 @@ def test_an_svg_that_is_saved_stands_alone(opened: dict[str, Opened], tmp_path: 
         root = ElementTree.parse(tmp_path / "saved.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "שלום" in "".join(root.itertext())
-
-
-def test_titles_are_text(browser: Any, tmp_path: Path) -> None:
-    page = replace(
-        sentences_page([[random_trace(["a"], 0)]], ["A"], MADE), title="</title><script>window.hit=1</script>"
-    )
-    (tmp_path / "page.html").write_text(render(page, MADE), "utf-8")
-    found = Opened(browser, tmp_path / "page.html")
-    assert found.page.title() == page.title
-    assert found.page.evaluate("window.hit") is None
-    assert found.complaints == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 from node_pages import evaluate, needs_node, save_page
 from reading_results import CONTRASTS, EFFECTS, GAINS, PLACES, effect, estimate, people, write
 from scipy import stats
-from view_pages import write_blimp
 
 from pdtools.errors import InputError
 from pdtools.evaluation.reading.effects import effects_table
@@ -236,15 +233,6 @@ def test_groups_of_seeds_are_one_dot(tmp_path: Path) -> None:
     assert len(written.tables["reading-runs-gains"][1]) == len(written.digits["reading-runs-gains"]) == 5
 
 
-def test_two_seeds_alone_are_called_as_their_group(tmp_path: Path) -> None:
-    for seed in range(2):
-        write(tmp_path / f"base-{seed}" / "reading", seed=seed, effects=None, coefficients=False)
-    found = drawn(str(tmp_path / "base-0"), str(tmp_path / "base-1"))
-    assert [(name, row["series"]) for name, each in found.items() for row in each["rows"]] == [
-        ("gains", "base")
-    ]
-
-
 @pytest.mark.parametrize(
     "last",
     [
@@ -277,33 +265,6 @@ def test_single_seeds_on_request(tmp_path: Path) -> None:
     assert evaluate(tmp_path / "page.html", f"{shown} return before;", "reading-runs=each") == runs
 
 
-@needs_node
-def test_milliseconds_come_before_other_evaluations(tmp_path: Path) -> None:
-    write(tmp_path / "a" / "reading")
-    write_blimp(tmp_path / "a" / "blimp", np.ones((2, 4), dtype=bool))
-    page = results_page([str(tmp_path / "a")])
-    found = evaluate(save_page(page, tmp_path / "page.html"), "return all('h2').map((x) => x.textContent);")
-    assert found[:3] == ["Reading times", "Main scores", "BLiMP"]
-
-
-def test_figures_of_effects(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
-    page = results_page([write(tmp_path / "results" / "reading")])
-    written = tmp_path / "figures"
-    files = write_figures(written, figures(page), {})
-    names = [f"reading-{name}" for name in ("effects", "milliseconds", "gains")]
-    assert {f"{name}.{end}" for name in names for end in ("svg", "pdf", "tex", "csv")} <= set(files)
-    assert "reading-differences.tex" not in files  # of one result there are none
-    with open(written / "reading-effects.csv", newline="") as stream:
-        head, *rows = csv.reader(stream)
-    assert (len(set(head)), len(rows)) == (10, 18)
-    assert [float(x) for x in rows[4][3:6]] == pytest.approx([12.5, 6.5, 15.5])
-    svg = (written / "reading-effects.svg").read_text()
-    assert all(name in svg for name in (*CONTRASTS, *PLACES, "people", "effect (ms)"))
-    assert "gpt & 0.001230 & 0.000450 & 0.002040 & 321" in (written / "reading-gains.tex").read_text()
-    assert r"hard $-$ easy & critical word & 50.00" in (written / "reading-effects-beside.tex").read_text()
-
-
 def test_effects_of_several_results(tmp_path: Path) -> None:
     """People are shown once where all have the same effect, else with each of the results."""
     first = write(tmp_path / "a" / "reading")
@@ -320,22 +281,6 @@ def test_effects_of_several_results(tmp_path: Path) -> None:
         assert len(rows) == 6 * len(series)
 
 
-def test_people_of_results_of_one_model_each(tmp_path: Path) -> None:
-    of = [each for each in EFFECTS if each["model"] == "gpt"]
-    other = [each | {"human": estimate(7.0, 2)} for each in of]
-    folders = [
-        write(tmp_path / name / "reading", effects=effects, seed=seed, words=321 + seed)
-        for seed, (name, effects) in enumerate({"a": of, "b": other}.items())
-    ]
-    rows = drawn(*(str(Path(folder).parent) for folder in folders))["effects"]["rows"]
-    assert [(row["series"], row["score"]) for row in rows[:4]] == [
-        ("a: people", 50.0),
-        ("b: people", 7.0),
-        ("a", 12.5),
-        ("b", 12.5),
-    ]
-
-
 def test_results_without_effects_or_coefficients(tmp_path: Path) -> None:
     assert list(drawn(write(tmp_path / "x" / "reading", effects=None))) == ["milliseconds", "gains"]
     plain = write(tmp_path / "y" / "reading", effects=None, coefficients=False)
@@ -348,10 +293,8 @@ def test_results_without_effects_or_coefficients(tmp_path: Path) -> None:
         ({"human": {"value": 1.0, "low": "x", "high": 2.0}}, "effects.*.human.low"),
         ({"predicted": None}, "effects.*.predicted.value"),
         ({"roi": -1}, "effects.*.roi"),
-        ({"ratio": 5}, "effects.*.ratio"),
         ({"ratio": {"value": "x"}}, "ratio.value"),
         ("x", "effects.*.contrast"),
-        (None, "effects.*.contrast"),
     ],
 )
 def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
@@ -361,16 +304,6 @@ def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
         results_page([folder])
     assert said in str(error.value)
     assert "results.json" in str(error.value)
-
-
-@pytest.mark.parametrize("value", [5, {"surprisal": 5}, {"surprisal": {"sum": {"for_new": {"value": 1}}}}])
-def test_damaged_coefficients(value: Any, tmp_path: Path) -> None:
-    folder = Path(write(tmp_path / "reading"))
-    document = json.loads((folder / "results.json").read_text())
-    document["scores"]["by_model"]["gpt"]["coefficients"] = value
-    (folder / "results.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match="damaged results: coefficients"):
-        results_page([str(folder)])
 
 
 def test_the_table_of_effects(tmp_path: Path) -> None:
@@ -411,29 +344,3 @@ def test_the_model_of_a_single_result(parent: str, model: str | None, name: str,
     for given in (folder, folder.parent):
         page = results_page([str(given)])
         assert (page.title, page.document["models"]) == (f"Results of {name}", [name])
-
-
-def test_results_of_two_models_are_named_by_their_folder(tmp_path: Path) -> None:
-    table = pa.table({"sentence": [1]})
-    for name, scores in (("f1", {"f1": 50.0}), ("ppl", {"ppl_word_marginal": 30.0})):
-        task = "parse" if name == "f1" else name
-        counts = {"scored": 1, "words": 1, "sentences": 1}
-        settings = {"task": task, "labeled": False, "binarize": "none", "eos_counted": True}
-        if name == "f1":
-            table = pa.table({"line": [1], "matched": [1], "gold": [2], "predicted": [2]})
-        found = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: table})
-        made = {"inputs": {"model": {"path": f"runs/{name}"}}}
-        write_results(tmp_path / "results" / name, found, made)
-    folder = tmp_path / "results"
-    for given in ([folder], [folder / "f1", folder / "ppl"]):
-        assert results_page([*map(str, given)]).title == "Results of results"
-
-
-def test_many_models_of_a_single_result_are_counted(tmp_path: Path) -> None:
-    folder = Path(write(tmp_path / "results" / "reading"))
-    document = json.loads((folder / "results.json").read_text())
-    for names, title in ((["a"], "a"), (["a", "b", "c"], "a, b and c"), ("abcd", "4 models")):
-        document["settings"]["models"] = {name: {} for name in names}
-        (folder / "results.json").write_text(json.dumps(document))
-        assert results_page([str(folder)]).title == f"Results of {title}"
-        assert results_page([str(folder.parent)]).title == f"Results of {title}"
