@@ -53,27 +53,6 @@ def example() -> Trace:
     )
 
 
-def test_what_lines_say() -> None:
-    lines = [line.rstrip() for line in trace_lines(example())]
-    assert lines[:3] == ["the dog barks", "p, pushdown, beam 3", "*: goes with the gold tree"]
-    assert [re.sub(" +", " ", line).strip() for line in lines[3:13]] == [
-        "1 the 3.00 bits",
-        "2 dog 2.00 bits 3 kept",
-        "attaches 1 the 78.0%, shift 22.0%",
-        "tape 0 1 1",
-        "* 75.00% [the dog]",
-        "20.00% the ‖ dog",
-        "5.00% the other 1",
-        "3 barks 4.25 bits",
-        "4 <eos> 0.50 bits 1 kept",  # which attaches to ROOT always
-        "100.00% [[the dog] barks]",
-    ]
-    assert "9.75 bits together; dropped by the search, as estimated: 1.25%" in lines
-    assert "best parse, the gold tree: 9.75 bits with its words" in lines
-    flat = Parse((0, 1, 2, 1, 0), "(X (XX the) (X (XX dog) (XX barks)))", -10.0)
-    assert "gold tree: 10.00 bits with its words" in list(trace_lines(replace(example(), gold=flat)))
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_any_trace_is_said_as_it_is(seed: int, models: dict[str, LoadedModel]) -> None:
     """All lines of models of any kind, with searches, hypotheses and gold trees of any kind."""
@@ -210,21 +189,3 @@ def test_the_command(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["schema"] == 1
     assert [len(step["hypotheses"]) for step in document["steps"]] == [1, 2, 2, 2]
     assert set(document["attention"]["without"]) == {"depth"}
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--gold", "(S (X b) (X a))"], "the gold tree is not one of this sentence"),
-        (["--gold", "(S (X b"], "1: "),
-        (["--beam", "auto"], "--beam auto"),
-        (["-o", "maps.svg"], "-o draws stacks"),
-    ],
-)
-def test_what_the_command_refuses(
-    more: list[str], message: str, saved: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["inspect", "a b", "--model", str(saved), "--threads", "1", *more]) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1

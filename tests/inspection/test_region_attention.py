@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from pathlib import Path
@@ -24,7 +23,6 @@ from pdtools.inspection import predictions, region_attention
 from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
-from pdtools.search import beam_search
 from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.options import SearchOptions, TreesFile
 
@@ -69,44 +67,6 @@ def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:
     question = Question(at=asked.pop("at", "verb"), regions=asked.pop("regions", ()))
     search = SearchOptions(trees=asked.pop("trees")) if "trees" in asked else SearchOptions(beam=50)
     return evaluate_attention(SuiteFiles(path), models, question, search=search, **asked)
-
-
-def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]:
-    """Attention of the position before the verb to each region: (L, H)."""
-    prefix = " ".join(content for content in contents[:4] if content).split()
-    ids = np.array([1, *(3 + "abc".index(word) for word in [*prefix, *contents[4:]]), 2], np.int32)
-    n = len(prefix) + 1
-    attach = np.arange(n, dtype=np.int32)
-    if loaded.model.derivation_kind.conditions_tokens:
-        attach = beam_search(loaded.model, [ids], search=SearchOptions(beam=50))[0].incremental[n - 1]
-    weights = attention_weights(loaded.model, loaded.model.pack([(ids[:n], attach)])).weights[0, :, :, n - 1]
-    edges = [1, *(1 + i for i in itertools.accumulate(len(content.split()) for content in contents[:4]))]
-    found = {
-        REGIONS[str(number)]: weights[:, :, first:stop].sum(2)
-        for number, (first, stop) in enumerate(itertools.pairwise(edges), start=1)
-        if stop > first
-    }
-    return {**found, "(root)": weights[:, :, 0]}
-
-
-@pytest.mark.usefixtures("by_folder")
-@pytest.mark.parametrize("kind", ["pushdown", "base", "head"])
-def test_it_is_what_one_computes_by_hand(kind: str, models: dict[str, LoadedModel], tmp_path: Path) -> None:
-    found = look(suite_file(tmp_path / "toy.json"), {kind: [kind]})
-    every = [[by_hand(models[kind], contents) for contents in item.values()] for item in ITEMS]
-    scores = found.scores["by_suite"]["toy"]
-    assert list(scores) == ["det", "noun", "inner", "(root)"]
-    for region, score in scores.items():
-        wanted = torch.stack([torch.stack([one[region] for one in item]).mean(0) for item in every]).mean(0)
-        np.testing.assert_allclose(score[kind]["by_head"], wanted.numpy(), rtol=2e-6, atol=1e-6)
-        np.testing.assert_allclose(score[kind]["by_layer"], wanted.mean(1).numpy(), rtol=2e-6, atol=1e-6)
-        assert score[kind]["mean"] == pytest.approx(float(wanted.mean()), rel=2e-6, abs=1e-6)
-        assert score[kind]["low"] <= score[kind]["mean"] + 1e-9
-        assert score[kind]["mean"] <= score[kind]["high"] + 1e-9
-    rows = found.table("items").to_pylist()
-    assert len(rows) == 2 * 2 * 4
-    (row,) = (r for r in rows if (r["item"], r["condition"], r["region"]) == (2, "mismatch", "inner"))
-    np.testing.assert_allclose(row["by_head"], every[1][1]["inner"].numpy(), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.usefixtures("by_folder")

@@ -41,19 +41,6 @@ def lives(process: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("failing", ["--model pushdown", "--model transformer", "parse data/treebank/valid"])
-def test_a_failure_ends_the_demo(failing: str, environment: dict[str, str], tmp_path: Path) -> None:
-    ended = subprocess.run(
-        ["sh", SCRIPT, tmp_path / "out"],
-        env={**environment, "FAILING": failing},
-        stderr=subprocess.PIPE,
-        timeout=30,
-    )
-    assert ended.returncode == 3
-    assert ended.stderr == b"pdtools: no space left\n"
-    assert not any(map(lives, trainings(environment)))
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_both_trainings(
     number: int, status: int, environment: dict[str, str], tmp_path: Path

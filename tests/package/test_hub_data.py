@@ -93,16 +93,6 @@ def test_what_is_no_text_is_said_in_one_line(
         assert not Path("out").exists()
 
 
-def test_without_the_library(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    assert run(["blocks", "hf-data:sets:train:text", "-o", "out"]) == 1
-    assert capsys.readouterr().err.startswith(
-        "pdtools: this needs the package datasets: pip install '.[data]'"
-    )
-
-
 # --- the hub ----------------------------------------------------------------------------------
 
 
@@ -200,26 +190,6 @@ def test_jobs_read_one_commit(served: Hub, monkeypatch: pytest.MonkeyPatch) -> N
     assert source_of(name).identify() == {"path": name, "hub": command[1].split(":")[1]}
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        (
-            "lab/cats:train:text",
-            "no such data set on the Hugging Face hub (a private one needs hf auth login)",
-        ),
-        (
-            "lab/dogs@v2:train:text",
-            "the data set has no revision v2 (a branch, tag or commit that is gone, or never was)",
-        ),
-    ],
-)
-def test_what_the_hub_does_not_have(
-    name: str, says: str, served: Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["parse", f"hf-data:{name}", "--parser", "right-branching", "-o", "out"]) == 1
-    assert capsys.readouterr().err == f"pdtools: hf-data:{name}: {says}\n"
-
-
 def test_without_a_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +207,6 @@ def test_without_a_hub(
         ("o/n/c.1:a:b", ("o/n", None, "c.1", "a", "b")),
         ("o/n@v1/c:a:b", ("o/n", "v1", "c", "a", "b")),
         ("o/n@refs/convert/parquet:a:b", ("o/n", "refs/convert/parquet", None, "a", "b")),
-        ("o/n@refs/pr/3/c:a:b", ("o/n", "refs/pr/3", "c", "a", "b")),
         ("sets:a:b", ("sets", None, None, "a", "b")),
         ("./sets/c:a:b", ("sets", None, "c", "a", "b")),
         ("C:o/n:a:b", None),

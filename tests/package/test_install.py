@@ -96,12 +96,6 @@ def test_the_address_is_the_same_everywhere(script: ModuleType, texts: dict[str,
     assert {name for name, text in texts.items() if script.PLACEHOLDER in text} <= {*script.PLACES} | others
 
 
-def test_what_is_still_to_be_filled(script: ModuleType) -> None:
-    if script.address(ROOT) == script.PLACEHOLDER:
-        places = ", ".join(script.places(ROOT))
-        pytest.skip(f"still to be filled, by python packaging/address.py ADDRESS: {places}")
-
-
 def test_one_command_fills_all_places(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

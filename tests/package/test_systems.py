@@ -27,7 +27,6 @@ from pdtools.jobs import devices
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import native
-from pdtools.models.kernels.native import processor
 from pdtools.search import load_model
 from pdtools.training.run_folder import RunFolder
 
@@ -321,18 +320,6 @@ def test_a_library_that_is_not_deleted_while_it_is_loaded(
     assert len(list(tmp_path.glob("*/*.so"))) == 1
 
 
-def test_the_processor_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        assert command[:2] == ["sysctl", "-n"]
-        return subprocess.CompletedProcess(command, 1, "Apple M1\n", "unknown oid")
-
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(subprocess, "run", run)
-    assert processor.__wrapped__() == "Apple M1\n"
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
-    assert processor.__wrapped__() is None
-
-
 @pytest.mark.parametrize("place", ["home", "elsewhere"])
 def test_where_a_folder_does_not_say_who_can_write_it(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -378,18 +365,6 @@ def metal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdtools.models.kernels.decoding.normalises_in_c", lambda hidden: False)
 
 
-def test_the_played_device_has_no_float64() -> None:
-    with NoDoubles():
-        for make in (
-            lambda: torch.zeros(1, device="cpu").double(),
-            lambda: torch.zeros(1, device="cpu").to(torch.float64),
-            lambda: torch.zeros(1, dtype=torch.float64, device="cpu"),
-        ):
-            with pytest.raises(TypeError):
-                make()
-        assert torch.zeros(1, device="cpu").cpu().double().dtype == torch.float64
-
-
 @pytest.mark.usefixtures("metal")
 @pytest.mark.parametrize("entropy", [False, True])
 def test_scores_without_float64(entropy: bool, tmp_path: Path) -> None:
@@ -424,12 +399,6 @@ def test_models_that_need_float64_run_on_the_cpu(tmp_path: Path) -> None:
     assert set(needs.values()) == {True}
     assert [devices.device_for("mps", needs_float64=each) for each in (True, False)] == ["cpu", "mps"]
     assert devices.device_for("cuda:1", needs_float64=True) == "cuda:1"
-
-
-def test_mps_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.warns(UserWarning, match="no float64.* run on the CPU"):
-        assert devices.prepare_torch("mps", 0) == "mps"
 
 
 @pytest.mark.parametrize(("platform", "said"), [("darwin", "1"), ("linux", "None")])
