@@ -20,15 +20,6 @@ def agreement() -> Any:
     return agreement
 
 
-def test_a_line_shows_the_largest_difference(agreement: Any) -> None:
-    from comparison import largest
-
-    line = largest("name", "peer", [(1.0, 1.0), (2.0, 2.5), (3.0, 3.1)], 0.1, unit="bits")
-    assert (line["peer_value"], line["ours"], line["difference"], line["compared"]) == (2.0, 2.5, 0.5, 3)
-    assert line["settings"] == {"unit": "bits"}
-    assert agreement.table_row(line) == "| name | peer | 2 | 2.5 | 0.5 | 3 |"
-
-
 def test_sums_over_derivations_agree_and_are_in_the_notebook(agreement: Any) -> None:
     lines = list(agreement.exhaustive())
     documented = (REPOSITORY / "benchmarks" / "measured.md").read_text()
@@ -53,17 +44,6 @@ def test_published_scores_agree_and_are_in_the_notebook(agreement: Any, test_dat
         assert line["difference"] <= line["allowed"], line
         assert agreement.table_row(line) in documented
     assert {line["compared"] for line in lines} >= {640, 496, 96, 16}
-
-
-def test_missing_data_are_named(agreement: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PDTOOLS_TEST_DATA", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(agreement, "COMPARISONS", (("EVALB", lambda folder: agreement.evalb()),))
-    (line,) = agreement.compare(tmp_path)
-    assert line == {
-        "name": "EVALB",
-        "skipped": f"no test data at {tmp_path / 'nowhere'} (set PDTOOLS_TEST_DATA)",
-    }
-    assert "skipped: no test data" in agreement.table_row(line)
 
 
 @pytest.mark.parametrize(("difference", "status"), [(0.5, 0), (1.5, 1)])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +49,6 @@ def test_what_may_be_replaced(path: str, output: str, may: bool, attack: Any) ->
     reads = ["x.trees", "shards/manifest.json"]
     assert attack.may_change(path, output, replaces=True, reads=reads) is may
     assert not attack.may_change(path, output, replaces=False, reads=reads)
-
-
-def raising(command: object) -> int:
-    raise RuntimeError("a hole")
-
-
-def chatty(command: object) -> int:
-    print("one\ntwo", file=sys.stderr)
-    return 1
-
-
-@pytest.mark.parametrize(
-    ("ending", "is_bad"),
-    [(lambda command: 0, False), (lambda command: 3, True), (raising, True), (chatty, True)],
-)
-def test_how_a_command_ends(
-    ending: Callable[[object], int], is_bad: bool, attack: Any, attacked: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attack, "run", ending)
-    attacked.attempt("kind", ["x"])
-    assert attacked.counts["kind, bad endings"] == is_bad
 
 
 def test_a_thesis_that_is_deleted(attack: Any, attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ import torch
 
 from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
 from pdtools.search.options import SearchOptions
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def options(**changes: Any) -> Any:
@@ -71,31 +67,6 @@ def test_peak_memory_is_that_of_tensors_held_at_once() -> None:
     assert peak_memory(run, "cpu") == pytest.approx(6, rel=0.01)
 
 
-def test_medians_of_interleaved_runs() -> None:
-    from measure import seconds
-
-    order: list[str] = []
-    times = seconds({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, options(repeats=2))
-    assert order == ["a", "b"] * 3  # the first round is not counted
-    assert set(times) == {"a", "b"}
-
-
-def test_a_figure_is_one_json_line() -> None:
-    from measure import Figure
-
-    line = Figure(name="it", value=1.23456, unit="s", ratio=2.0, against="that", settings={"n": 3}).line()
-    assert json.loads(line) == {
-        "name": "it",
-        "value": 1.235,
-        "unit": "s",
-        "ratio": 2.0,
-        "against": "that",
-        "bar": None,
-        "at_least": False,
-        "settings": {"n": 3},
-    }
-
-
 def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minicons")
     import suite
@@ -148,37 +119,6 @@ def test_models_of_actions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None
     assert small.ratio == pytest.approx(small.value / 1.1)
 
 
-def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    import prep_growth
-
-    for name, value in (("ONCE_BYTES", 1), ("GROWTH", (1, 2)), ("WORKERS", (1,))):
-        monkeypatch.setattr(prep_growth, name, value)
-    found = list(prep_growth.figures(1))
-    assert [figure.name for figure in found] == [
-        "tapes by corpus, 1",
-        "tapes by corpus, 1, memory",
-        "tapes by corpus, 2",
-        "tapes by corpus, 2, memory",
-        "tapes by workers, 1",
-        "tapes by workers, 1, memory",
-    ]
-    once, twice = (found[i].settings["words"] for i in (0, 2))
-    assert twice == 2 * once
-    # This process has loaded torch; the command, whose memory is measured, has not.
-    assert all(50 < figure.value < 250 for figure in found if figure.unit == "MiB")
-
-
-def test_rows_of_every_size_that_is_measured() -> None:
-    import train_step
-    from measure import treebank_batch
-
-    for setting in (train_step.CPU, train_step.GPU):
-        for length in setting.lengths:
-            batch = treebank_batch(setting.sentences, length, 100)
-            assert batch.tokens.shape == (setting.sentences, length)
-            assert batch.lengths.tolist() == [length] * setting.sentences
-
-
 def test_where_the_time_of_a_training_run_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     import loop
 
@@ -189,26 +129,6 @@ def test_where_the_time_of_a_training_run_goes(monkeypatch: pytest.MonkeyPatch) 
     assert len(found) == 2 * 3
     assert all(0 < figure.value < 100 for figure in found.values())
     assert found["loop: pushdown, padding"].settings["recorded_steps"] == 3
-
-
-def test_the_time_in_which_some_operation_runs() -> None:
-    from loop import covered
-
-    assert covered([]) == 0
-    assert covered([(5, 6), (0, 3), (1, 2), (2, 4)]) == 5
-
-
-def test_on_a_gpu_kernels_are_counted_once() -> None:
-    """What starts them has their time too, as torch's profiler tells it; named spans hold many of them."""
-    from loop import is_on_gpu
-    from torch.autograd import DeviceType
-
-    def event(device: DeviceType, *, annotation: bool = False) -> Any:
-        return SimpleNamespace(device_type=device, is_user_annotation=annotation)
-
-    assert is_on_gpu(event(DeviceType.CUDA))
-    assert not is_on_gpu(event(DeviceType.CUDA, annotation=True))
-    assert not is_on_gpu(event(DeviceType.CPU))
 
 
 def test_every_form_of_treebank_is_measured(tmp_path: Path) -> None:
@@ -223,53 +143,6 @@ def test_every_form_of_treebank_is_measured(tmp_path: Path) -> None:
     for name, write in forms.WRITERS.items():
         (tmp_path / name).write_text(write(trees))
         assert forms.read(name, str(tmp_path / name)) == 7, name
-
-
-def test_rates_are_units_by_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import rates
-
-    tiny = {**rates.TRUNK, "layers": 1, "d_model": 8, "heads": 2, "d_ff": 8, "vocab_size": 40}
-    monkeypatch.setattr(rates, "SIZES", {"small": tiny})
-    monkeypatch.setattr(rates, "ROWS", 1)
-    taken: list[str] = []
-
-    def seconds(runs: Any, options: Any, *, by_clock: bool) -> dict[str, float]:
-        for run in runs.values():
-            run()
-        taken.extend(runs)
-        return {name: 0.5 if name.startswith("float32") else 0.25 for name in runs}
-
-    monkeypatch.setattr(rates, "seconds", seconds)
-    monkeypatch.setattr("sys.argv", ["rates.py", "--threads", "1"])
-    rates.main()
-    rows = [
-        line.split(" | ")[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("| small")
-    ]
-    assert [row[1:] for row in rows] == [
-        [str(2 * units), f"{4 * units} |"] for units in (128, 128, 32, 4, 2, 1)
-    ]
-    assert taken == ["float32 1", "bf16 1"] * 6
-
-
-def test_the_table_names_the_processor_and_judges_bars(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import table
-    from measure import machine
-
-    figure = {"name": "a", "value": 2.0, "unit": "s", "against": "b", "bar": 1.0}
-    found = [
-        figure | more
-        for more in ({"ratio": 0.9}, {"ratio": 1.05}, {"ratio": 1.2}, {"ratio": 1.2, "at_least": True})
-    ]
-    monkeypatch.setattr(table, "BENCHMARKS", ("one.py",))
-    monkeypatch.setattr(table, "figures", lambda *given: found)
-    monkeypatch.setattr("sys.argv", ["table.py"])
-    assert table.main() == 0
-    processor, _, _, _, *rows = capsys.readouterr().out.splitlines()
-    assert processor == f"{machine('cpu')}, torch {torch.__version__}"
-    judged = [row.split(" | ")[-1] for row in rows]
-    assert judged == ["≤ 1.0: met |", "≤ 1.0: met within 10% |", "≤ 1.0: missed |", "≥ 1.0: met |"]
 
 
 def test_sweeps_are_drawn_a_panel_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from pdtools.trees import (
     binarize,
     collapse_unaries,
     escape,
-    flat_tree,
     is_placeholder,
     normalize,
     placeholder,
@@ -39,17 +38,6 @@ from . import oracles
 def test_brackets_round_trip(text):
     assert Tree.from_brackets(text).to_brackets() == text
     assert str(Tree.from_brackets(text.replace(" ", "\r\n \t"))) == text
-
-
-def test_fields():
-    tree = Tree.from_brackets("( (S (NP (DT the) (NN dog)) barks))")
-    assert tree.words == ("the", "dog", "barks")
-    assert tree.tags == ("DT", "NN", "")
-    assert tree.labels == ("", "S", "NP")
-    assert tree.starts.tolist() == [0, 0, 0]
-    assert tree.ends.tolist() == [3, 3, 2]
-    assert tree.starts.dtype == tree.ends.dtype == np.int32
-    assert len(tree) == 3
 
 
 @pytest.mark.parametrize(
@@ -112,11 +100,6 @@ def test_lone_word_without_a_tag_gets_a_label():
     tree = Tree(words=("dog",), tags=("",), labels=(), starts=empty, ends=empty)
     assert str(tree) == "(X dog)"
     assert tree.to_nltk() == nltk.Tree("X", ["dog"])
-
-
-def test_flat_tree():
-    assert str(flat_tree(["a", "b"])) == "(X (XX a) (XX b))"
-    assert str(flat_tree(["a"], ["NN"], "S")) == "(S (NN a))"
 
 
 def test_depth_does_not_matter():
