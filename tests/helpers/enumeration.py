@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from toy_sets import condition, suite_of
 
 from pdtools.models import LanguageModel
+from pdtools.models.derivations import Derivations
 from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
 from pdtools.search.scores import Continuation, RowScore, SearchResult
 
@@ -74,6 +75,14 @@ def enumerate_derivations(model: LanguageModel, ids: Sequence[int]) -> Enumerate
             derivations.push(choices[kept])
     sums = [float(np.logaddexp.reduce(scores)) if scores else -math.inf for scores in reached[1:]]
     return Enumerated(sorted(joints, reverse=True), [0.0, *sums])
+
+
+def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Derivations:
+    """A derivation after some choices."""
+    derivations = model.derive(1, length)
+    for choice in choices:
+        derivations.push(torch.tensor([choice]))
+    return derivations
 
 
 class EnumeratingFamily(SearchFamily):
