@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import itertools
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -271,6 +273,28 @@ def test_a_full_disk(served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         hub.snapshot("hf:toy")
 
 
+def test_bars_only_where_someone_sees_them(
+    served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = {}
+    for name, bars, stream in (
+        ("terminal", True, Terminal()),
+        ("quiet", False, Terminal()),
+        ("file", True, io.StringIO()),
+    ):
+        use_hub(monkeypatch, served.url, tmp_path / name)
+        monkeypatch.setattr(sys, "stderr", stream)
+        hub.snapshot("hf:toy", bars=bars)
+        shown[name] = stream.getvalue()
+    assert "model.safetensors: 100%" in shown["terminal"]
+    assert "config.json" not in shown["terminal"]
+    assert shown["quiet"] == shown["file"] == ""
+
+
 def test_a_job_goes_on_with_the_commit_that_it_began_with(
     served: Hub,
     folder: Path,
@@ -387,3 +411,24 @@ def test_models_are_called_by_their_names(tmp_path: Path) -> None:
     assert [name_of(str(each)) for each in (first, third)] == ["toy", "gpt2"]
     assert list(short_names([first, third]).values()) == ["toy", "gpt2"]
     assert len(set(short_names([first, second]).values())) == 2
+
+
+def test_the_environment_says_where_the_hub_and_its_cache_are(served: Hub, tmp_path: Path) -> None:
+    """In a process of its own, as huggingface_hub reads it at its start."""
+    script = (
+        "import sys; from pdtools.provenance.hub import snapshot; print(snapshot('hf:toy', weights=False))"
+    )
+
+    def ask(**variables: str) -> str:
+        home = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": served.url}
+        environment = {**os.environ, **home, **variables}
+        made = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+        assert "Traceback" not in made.stderr or "InputError" in made.stderr
+        return made.stdout.strip() or made.stderr.splitlines()[-1]
+
+    assert "HF_HUB_OFFLINE is set" in ask(HF_HUB_OFFLINE="1")
+    found = ask()
+    assert found.startswith(str(tmp_path / "home"))
+    served.asked.clear()
+    assert ask(HF_HUB_OFFLINE="1") == found
+    assert not served.asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from view_pages import random_trace
+from view_pages import random_trace, write_run
 
+from pdtools.cli.main import run
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.report.view import sentences, vega
 from pdtools.report.view.charts import bars
@@ -117,6 +119,22 @@ def test_figures_of_sentences() -> None:
         cells = {(c["k"], c["j"]): c["depth"] for c in found.charts[f"tape-{s}-A"]["data"]["values"]}
         depths = tape([int(each) for each in best.derivation])
         assert cells == {(k, j): int(depths[k][j]) for k in range(len(depths)) for j in range(k + 1)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space of a process")
+def test_too_little_address_space_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+    monkeypatch.setattr(vega, "_CHILD", limited + vega._CHILD)
+    vega.javascript.cache_clear()
+    write_run(tmp_path / "run", 4)
+    for option in ("-o", "--figures"):
+        assert run(["view", str(tmp_path / "run"), option, str(tmp_path / "out")]) == 1
+        said = capfd.readouterr().err
+        assert re.fullmatch(r"pdtools: charts cannot be drawn: .*SIG[A-Z]+ .*ulimit -v.*\n", said)
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_later_process_makes_no_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from toy_language import WORDS, toy_tokenizer
 
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.jobs import devices
 from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
 from pdtools.training import (
@@ -255,6 +258,12 @@ def test_a_finished_run_stays_as_it_is(
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
+def test_no_step_twice_in_the_log(reference: tuple[Recipe, Path]) -> None:
+    steps = [(r["kind"], r["step"]) for r in metrics(reference[1])]
+    assert [s for kind, s in steps if kind == "train"] == [3, 6, 9, 12]
+    assert [s for kind, s in steps if kind == "valid"] == [4, 8, 12]
+
+
 def test_best_is_the_best_evaluation(reference: tuple[Recipe, Path], toy_valid: Path) -> None:
     wanted, run = reference
     losses = {r["step"]: r["loss"] for r in metrics(run) if r["kind"] == "valid"}
@@ -374,6 +383,16 @@ def test_a_language_is_learned(model: str, toy_train: Path, toy_valid: Path, tmp
         assert report["best"]["ppl_token_joint"] < 2.6
     else:
         assert report["best"]["attachment_accuracy"] is None
+
+
+def test_where_the_time_went_is_reported(toy_train: Path, tmp_path: Path) -> None:
+    report = train(toy_train, tmp_path / "run", recipe())
+    spent = report["time"]
+    assert 0 < spent["loading"] < spent["steps"]
+    assert spent["steps"] + spent["other"] == pytest.approx(report["seconds"], abs=2e-3)
+    records = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    shares = [json.loads(record)["loading_share"] for record in records]
+    assert all(0 < share < 1 for share in shares)
 
 
 @pytest.mark.parametrize(
@@ -571,6 +590,27 @@ def test_resume_with_other_settings_or_data(
         train(toy_train, run, wanted, resume=True)
 
 
+def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "precious"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("ten years")
+    for options in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(PdtoolsError, match=r"exists already|holds thesis\.tex|not a training run"):
+            train(toy_train, folder, recipe(), **options)
+    assert (folder / "thesis.tex").read_text() == "ten years"
+
+    run = tmp_path / "run"
+    train(toy_train, run, recipe(steps=1))
+    with pytest.raises(PdtoolsError, match="exists already"):
+        train(toy_train, run, recipe(steps=2))
+    assert train(toy_train, run, recipe(steps=2), overwrite=True)["step"] == 2
+
+    shutil.copytree(toy_train, run / "shards")
+    with pytest.raises(PdtoolsError, match="holds the input"):
+        train(run / "shards", run, recipe(steps=2), overwrite=True)
+    assert (run / "shards").is_dir()
+
+
 class KillAfter(NullListener):
     """Ends the process at a step, as the system would."""
 
@@ -723,6 +763,19 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
         train(toy_train, run, recipe(), resume=True)
 
 
+@pytest.mark.parametrize(("precision", "told"), [("bf16", 1), ("float32", 0), ("auto", 0)])
+def test_a_processor_that_is_slower_in_bf16_is_named(
+    precision: str, told: int, toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_bf16_by_float32", lambda: 1.8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(toy_train, tmp_path / "run", recipe(steps=1, precision=precision))
+    said = [each for each in caught if "1.8 times" in str(each.message)]
+    assert len(said) == told
+    assert all('use train.precision = "float32"' in str(each.message) for each in said)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_state_of_the_optimizer_that_is_not_whole(optimizer: str, toy_train: Path, tmp_path: Path) -> None:
     run, stop = tmp_path / "run", StopAfter(2)
@@ -829,6 +882,14 @@ def test_what_tensorboard_reads(toy_train: Path, toy_valid: Path, tmp_path: Path
     found = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
     wanted = {(r["step"], f"{r['kind']}/loss"): pytest.approx(r["loss"], rel=1e-6) for r in metrics(run)}
     assert {key: value for key, value in found.items() if key[1].endswith("/loss")} == wanted
+
+
+def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
+    described = json.loads((reference[1] / "run.json").read_text())
+    assert described["recipe"]["train"]["seed"] == 5
+    assert described["recipe"]["config"]["layers"] == 2
+    assert set(described["data"]) == {"train", "valid"}
+    assert {"command", "code", "versions", "hardware", "inputs"} <= set(described["provenance"])
 
 
 def test_perplexities_and_accuracy() -> None:

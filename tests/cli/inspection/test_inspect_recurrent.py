@@ -35,6 +35,51 @@ def saved(folder: Path, **options: Any) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("stack", ["nondeterministic", "superposition", "stratification"])
+def test_what_is_seen_is_what_the_model_does(tmp_path: Path, stack: str) -> None:
+    loaded = load_checkpoint(saved(tmp_path / "model", stack=stack, stack_vector=2))
+    view = inspect_run(loaded, "a b c a")
+    assert view.tokens == ["a", "b", "c", "a"]
+    ids = loaded.tokenizer.encode(split_spaces("a b c a")).ids
+    parts = loaded.model.forward_parts(collate([(ids, list(range(6)))], loaded.tokenizer.pad_id))
+    bits = -parts.token_logprobs[0, 1:].detach() / torch.log(torch.tensor(2.0))
+    assert view.surprisal == pytest.approx(bits.tolist(), rel=1e-4)
+    assert len(view.shares) == 4
+    if stack != "stratification":
+        assert [sum(row) for row in view.shares] == pytest.approx([1.0] * 4)
+    if stack == "nondeterministic":
+        assert [len(row) for row in view.tops] == [3] * 4
+        assert [sum(row) for row in view.tops] == pytest.approx([1.0] * 4)
+        assert [sum(row) for row in view.states] == pytest.approx([1.0] * 4)
+        assert view.run_log_share < 0
+        assert [len(stack) >= 2 for _, _, stack in view.run] == [True] * 4
+    else:
+        with pytest.raises(ValueError, match=f"kind {stack} has no configurations"):
+            shares_of([view], ["push"] * 4, everywhere=True)
+        assert view.run is None
+
+
+@pytest.mark.parametrize("first_input", ["none", "eos", "root"])
+@pytest.mark.parametrize("stack", ["nondeterministic", "superposition"])
+def test_tops_are_those_of_the_decoder(tmp_path: Path, first_input: str, stack: str) -> None:
+    """What is read before the first token has actions too: the stack is no longer empty at the first one."""
+    loaded = load_checkpoint(saved(tmp_path / "model", stack=stack, stack_vector=2, first_input=first_input))
+    view = inspect_run(loaded, "a b c a")
+    assert len(view.shares) == 4
+    if stack != "nondeterministic":
+        return
+    ids = torch.from_numpy(loaded.tokenizer.encode(split_spaces("a b c a")).ids).long()
+    with torch.inference_mode():
+        state = loaded.model.start(1, len(ids))
+        for k, token in enumerate(ids):
+            loaded.model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
+            if k >= 2:  # what was done after token k - 1 made the stack that is read with token k
+                alpha = state.run.stack_run.alpha[0].view(loaded.model.stack.symbols, -1)  # (S, Q)
+                assert view.tops[k - 2] == pytest.approx(alpha.sum(1).tolist())
+                assert view.states[k - 2] == pytest.approx(alpha.sum(0).tolist())
+    assert len(view.run) == 4
+
+
 def sums_and_best(log_weights: Any, states: int) -> tuple[list[dict[Any, float]], tuple[float, list[Any]]]:
     """Of all runs: weights of stacks with states after each step, and the heaviest with its log weight."""
     c = log_weights.shape[1]
@@ -77,12 +122,7 @@ def test_all_that_is_seen_by_enumeration(tmp_path: Path, first_input: str, kind:
                 model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
                 actions += [state.run.actions()[0]] if k or first_input != "none" else []
         n = len(ids) - 2
-        row = collate([(ids.numpy(), list(range(n + 2)))], loaded.tokenizer.pad_id)
-        nats = -model.forward_parts(row).token_logprobs[0, 1:].detach()
-        assert view.surprisal == pytest.approx((nats / math.log(2)).tolist(), rel=1e-4)
         if options["stack"] != "nondeterministic":
-            with pytest.raises(ValueError, match=f"kind {kind} has no configurations"):
-                shares_of([view], ["push"] * n, everywhere=True)
             own = torch.stack(actions[-n:])
             wanted = own[:, :3].softmax(1) if kind == "superposition" else own[:, :2].sigmoid()
             torch.testing.assert_close(torch.tensor(view.shares), wanted)
@@ -134,6 +174,19 @@ def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
     assert "$x_$" in (tmp_path / "run.svg").read_text()
+
+
+def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
+    # With one state and one symbol a run is its heights alone, and the first step is a push: two tokens have
+    # the runs push push and push replace (there is nothing to pop to).
+    loaded = load_checkpoint(saved(tmp_path / "model", stack_states=1, stack_symbols=1))
+    view = inspect_run(loaded, "a b")
+    shares = dict(zip(view.actions, view.shares[1], strict=True))
+    possible = shares["push"] + shares["replace"]
+    assert view.run[1][0] == max(("push", "replace"), key=shares.__getitem__)
+    assert torch.tensor(view.run_log_share).exp() == pytest.approx(
+        max(shares["push"], shares["replace"]) / possible, rel=1e-4
+    )
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 
-from pdtools.evaluation.reading.scoring import UNKNOWN, WordValues, align
+from pdtools.evaluation.reading.scoring import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
 from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model
@@ -49,11 +49,34 @@ def spans_of(text: str, *tokens: str) -> list[tuple[int, int]]:
     return spans
 
 
+def aligned(words: list[str], *tokens: str) -> WordValues:
+    written = join_words(words, "ptb")
+    return align(written, [(0, score_of(written.text, spans_of(written.text, *tokens)))])
+
+
+def test_subwords_may_cross_punctuation_but_not_words() -> None:
+    found = aligned(["U.S.-led", "a", "b", "c."], "U.S", ".-l", "ed", "a b", "c.")
+    assert found.values["surprisal"] == pytest.approx([7, math.nan, math.nan, 16], nan_ok=True)
+    assert found.reasons == {1: CROSSING, 2: CROSSING}
+
+
+def test_a_word_with_a_part_outside_of_tokens_has_no_value() -> None:
+    written = join_words(["naïve", "cat"], "ptb")
+    found = align(written, [(0, score_of(written.text, [(0, 2), (3, 5), (6, 9)]))])
+    assert found.reasons == {0: UNCOVERED}
+    assert found.values["surprisal"][1] == pytest.approx(4)
+
+
 def test_parts_of_a_character_and_tokens_of_space_count_in_their_word() -> None:
     written = join_words(["a", "🐈b", "c"], "ptb")
     spans = [(0, 1), (2, 2), (2, 3), (2, 3), (2, 3), (3, 4), (5, 6)]  # the second: a space, before the cat
     found = align(written, [(0, score_of(written.text, spans))])
     assert found.values["surprisal"] == pytest.approx([1, 2 + 4 + 8 + 16 + 32, 64])
+
+
+def test_words_of_the_corpus_may_hold_spaces() -> None:
+    found = aligned(["New York,", "10\xa0km"], "New", "York", ",", "10", "km")
+    assert found.values["surprisal"] == pytest.approx([7, 24])
 
 
 def test_unknown_words_and_sentences_without_scores() -> None:
@@ -87,6 +110,13 @@ def test_parts_without_a_score_say_nothing_of_the_others() -> None:
             [3, *[math.nan] * 3, 1, 1, 2, math.nan], nan_ok=True
         )
         assert found.seen.tolist() == [10, -1, -1, -1, 10, 10, 11, 12]
+
+
+def test_a_token_may_end_with_the_space_after_its_word() -> None:
+    written = join_words(["a", "b", "c"], "ptb")
+    found = align(written, [(0, score_of(written.text, [(0, 2), (2, 3), (3, 5)]))])
+    assert found.reasons == {1: CROSSING, 2: CROSSING}  # as the last one: it begins with the space
+    assert found.values["surprisal"][0] == pytest.approx(1)
 
 
 @given(st.data())

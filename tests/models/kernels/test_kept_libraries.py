@@ -236,6 +236,28 @@ def test_a_cache_named_from_the_working_folder(
     assert len(compiled) == 1
 
 
+@pytest.mark.linux
+def test_a_disk_that_is_only_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    build()
+    (file,) = cache.iterdir()
+    monkeypatch.setattr(os, "utime", refused)
+    assert build()._name == str(file)
+
+
+def test_a_full_disk_leaves_nothing(
+    cache: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    build()
+    assert list(cache.iterdir()) == []
+
+
 def test_a_library_that_does_not_load_here_is_compiled_again(cache: Path, compiled: list[list[str]]) -> None:
     """Of another system with the same home: whole, and of no use."""
     build()
@@ -245,3 +267,16 @@ def test_a_library_that_does_not_load_here_is_compiled_again(cache: Path, compil
     kept.keep(b"of another system", f"{name}.so", made_from)
     build()
     assert len(compiled) == 2
+
+
+def test_by_default_it_is_in_the_users_cache(
+    tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PDTOOLS_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    build()
+    assert len(list((tmp_path / ".cache" / "pdtools").iterdir())) == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    build()
+    assert len(list((tmp_path / "elsewhere" / "pdtools").iterdir())) == 1
