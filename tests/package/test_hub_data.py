@@ -182,6 +182,21 @@ def test_resuming_of_hf_data_by_row(
     assert Path("out.text").read_text().splitlines() == lines
 
 
+def test_resuming_knows_the_commits_of_all_data_sets(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pinned = f"hf-data:lab/dogs@{served.branches['lab/dogs']['main']}:train:text"
+    names = [pinned, "hf-data:lab/dogs:train:text"]
+    parse = ["parse", *names, "--parser", "right-branching", "-q", "-o", "out"]
+    monkeypatch.setattr(datasets, "load_dataset", Data(fails_at=2500).load)
+    assert run(parse) == 1
+    second = served.commit("lab/dogs", {"README.md": b"more dogs"})
+    capsys.readouterr()
+    assert run([*parse, "--resume"]) == 1
+    changed = f"data was {pinned}, {pinned}, now {pinned}, hf-data:lab/dogs@{second}:train:text"
+    assert changed in capsys.readouterr().err
+
+
 def test_jobs_read_one_commit(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     data = Data()
     monkeypatch.setattr(datasets, "load_dataset", data.load)
