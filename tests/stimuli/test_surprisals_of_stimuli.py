@@ -609,10 +609,8 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
         ([tmp_path / "t.csv", "--column", "sentence"], 2, "NAME=COLUMN"),
         ([tmp_path / "t.csv", "-o", tmp_path / "t.csv", "--overwrite"], 1, "is the input"),
         ([tmp_path / "in.txt", "--column", "sentence=x"], 2, "goes with a table"),
-        *(
-            ([*text, "--correct-spaces"], 2, "--correct-spaces goes with a table")
-            for text in ([tmp_path / "in.txt"], ["--text", "a"])
-        ),
+        ([tmp_path / "in.txt", "--correct-spaces"], 2, "--correct-spaces goes with a table"),
+        (["--text", "a", "--correct-spaces"], 2, "--correct-spaces goes with a table"),
         ([tmp_path / "in.txt", "--model", "demo"], 2, "several go with a table"),
     ):
         surprisal(*given, *model, code=code)
