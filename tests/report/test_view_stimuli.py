@@ -242,6 +242,8 @@ def test_any_tables(seed: int, tmp_path: Path) -> None:
                         f"{text} {'–' if bits is None else format(bits, '.1f')}" for text, bits in own_rows
                     ]
                     total = format(sum(bits or 0 for _, bits in own_rows), ".1f")
+                    missing = sum(bits is None for _, bits in own_rows)
+                    total += f", {missing} missing" * (missing > 0)
                     strips.append(f"{condition}, {model} {total}:{''.join(cells)}")
     assert shown["every"][1] == strips
     for wanted_text in ("10", "T2", "nothing"):
