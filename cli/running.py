@@ -344,7 +344,10 @@ def check_output_or_done(
         if is_done:
             if not plan.merging:
                 _check_same_options(Path(output))
-            raise Done(f"{output}: done already", {"output": output, "done": "already"})
+            done = f"{output}: done already"
+            if not (folder or plan.merging):
+                done += "; a file does not record with which options (--overwrite makes it anew)"
+            raise Done(done, {"output": output, "done": "already"})
         # The --overwrite of merged jobs applied to files that existed when they began.
         if unfinished and not (overwrite and (is_to_replace(output) or not plan.merging)):
             replace = "" if plan.merging else ", pass --overwrite --resume to replace it"

@@ -59,5 +59,12 @@ SETTINGS
         [ -z "$BLIMP" ] || [ $passes != 7 ] || pdtools eval-blimp "$BLIMP" --limit 100 $search --model "$run/step-$((7 * pass))" \
             --threads 1 --quiet --resume -o "$results/blimp" >/dev/null || exit 1
     done
+    [ -n "$SUITES" ] && [ -n "$BLIMP" ] || exit 0
+    particles=
+    [ "$model" != pushdown ] || particles="--no-marginal --particles 100"
+    pdtools eval-ppl "$OUT/test-500" --model "$run/step-$((7 * pass))" --threads 1 --quiet $particles --resume \
+        -o "$OUT/results/$2-$3/7/ppl" >/dev/null || exit 1
+    mkdir -p "$here/scores-trees"
+    python "$here/margins.py" collect "$OUT/results/$2-$3" -o "$here/scores-trees/$2-$3.csv.gz"
     ;;
 esac

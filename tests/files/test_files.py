@@ -37,6 +37,7 @@ from pdtools.files.inputs import number_of, read_bytes
 from pdtools.files.manifest import write_manifest
 from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
+from pdtools.files.tables import by_column
 from pdtools.models.checkpoint import checkpoint_folder
 from pdtools.prompts.items import data_file
 from pdtools.provenance import provenance
@@ -723,6 +724,20 @@ def test_a_table_that_is_held_is_read_again() -> None:
     assert (
         list(files.read_table(given)) == list(files.read_table(given)) == [(1, ["a", "b"]), (2, ["1", "2"])]
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([["a", "", ""], ["1", "2", "3"]], [(2, "1")]),  # columns without a name, which nobody asks for
+        ([["a", "b"], [" "], ["1", "2"]], [(3, "1")]),
+        ([["a"], [" "], ["1"]], [(2, " "), (3, "1")]),
+    ],
+)
+def test_rows_by_column(rows: list[list[str]], found: list[tuple[int, str]]) -> None:
+    """A blank cell alone is a row only where rows have one cell."""
+    by_name = by_column(enumerate(rows, start=1), "t.tsv")
+    assert [(number, row["a"]) for number, row in by_name] == found
 
 
 def test_json_errors_name_the_line(tmp_path: Path) -> None:

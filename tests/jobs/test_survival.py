@@ -472,11 +472,12 @@ def test_reports_are_the_same_whoever_does_the_work(
         assert report(merge(command) if len(slices) > 1 else last) == wanted
 
 
-def test_overwriting_killed_and_gone_on_with(case: Cases) -> None:
+def test_overwriting_killed_and_gone_on_with(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case("decode")
     wanted = plain(command)
     command.output.write_text("of long ago")
-    assert pdtools(command("--resume")) == 0  # done already
+    assert pdtools(command("--resume")) == 0
+    assert "done already; a file does not record with which options" in capsys.readouterr().err
     assert command.output.read_text() == "of long ago"
     assert run_and_kill(command("--overwrite", "-q"), 4, after=True) == -signal.SIGKILL
     assert pdtools(command("--resume")) == 1  # is it the old one that is wanted?

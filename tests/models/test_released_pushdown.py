@@ -78,7 +78,7 @@ def row_of(loaded: LoadedModel, words: Any) -> np.ndarray:
     return np.array([loaded.model.root_id, *words, loaded.model.eos_id], dtype=np.int32)
 
 
-@pytest.mark.parametrize("normalize", NORMALIZED[:2])
+@pytest.mark.parametrize("normalize", NORMALIZED)
 @pytest.mark.parametrize("name", SHAPES)
 def test_given_trees_have_the_released_probabilities(imported: Any, name: str, normalize: str) -> None:
     import random
@@ -200,7 +200,7 @@ def test_what_follows_a_prefix_is_not_the_end(imported: Any) -> None:
         assert end.incremental[-2].tolist() == whole.incremental[-2].tolist()
 
 
-@pytest.mark.parametrize("normalize", NORMALIZED[:2])
+@pytest.mark.parametrize("normalize", NORMALIZED)
 def test_given_trees_end_as_searches_do(imported: Any, tmp_path: Path, normalize: str, capsys: Any) -> None:
     """Sums over given trees, and perplexities without the end, against the network written out."""
     loaded, plain = imported("pushdown", normalize)

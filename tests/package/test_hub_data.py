@@ -133,10 +133,25 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield made
 
 
-@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize(
+    ("is_lost", "characters", "begin"),
+    [
+        # Two times 1,024 rows were kept; the files before row 2,048's are not opened again.
+        (False, None, 1800),
+        (True, None, 0),
+        (False, 3000, 2400),  # more rows were kept, since fewer were kept together
+    ],
+)
 def test_resuming_of_hf_data_by_row(
-    is_lost: bool, served: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_lost: bool,
+    characters: int | None,
+    begin: int,
+    served: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if characters is not None:
+        monkeypatch.setattr(hub_data, "_CHARACTERS", characters)
     first = served.branches["lab/dogs"]["main"]
     pinned = f"hf-data:lab/dogs@{first}:train:text"
     parse = ["parse", "hf-data:lab/dogs:train:text", "--parser", "right-branching", "-q", "-o", "out"]
@@ -162,14 +177,28 @@ def test_resuming_of_hf_data_by_row(
         next(Path("out.job/rows").glob("00000-*")).unlink()
     monkeypatch.setattr(hub_data, "commit_of", None)  # a commit that is named is not looked up
     assert run([parse[0], pinned, *parse[2:], "--resume"]) == 0
-    # Two times 1,024 rows were kept; the files before row 2,048's are not opened again, unless some are lost.
-    assert (min(whole.asked), max(whole.asked)) == (0 if is_lost else 1800, 2999)
+    assert (min(whole.asked), max(whole.asked)) == (begin, 2999)
     assert broken.at == whole.at == [first]
     lines = [f"dog {number} barks" for number in range(3000)]
     Path("lines.txt").write_text("\n".join(lines))
     assert run(["parse", "lines.txt", "--parser", "right-branching", "-q", "-o", "expected"]) == 0
     assert Path("out").read_text() == Path("expected").read_text()
     assert Path("out.text").read_text().splitlines() == lines
+
+
+def test_resuming_knows_the_commits_of_all_data_sets(
+    served: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pinned = f"hf-data:lab/dogs@{served.branches['lab/dogs']['main']}:train:text"
+    names = [pinned, "hf-data:lab/dogs:train:text"]
+    parse = ["parse", *names, "--parser", "right-branching", "-q", "-o", "out"]
+    monkeypatch.setattr(datasets, "load_dataset", Data(fails_at=2500).load)
+    assert run(parse) == 1
+    second = served.commit("lab/dogs", {"README.md": b"more dogs"})
+    capsys.readouterr()
+    assert run([*parse, "--resume"]) == 1
+    changed = f"data was {pinned}, {pinned}, now {pinned}, hf-data:lab/dogs@{second}:train:text"
+    assert changed in capsys.readouterr().err
 
 
 def test_jobs_read_one_commit(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

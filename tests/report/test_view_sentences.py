@@ -651,7 +651,9 @@ def test_what_was_chosen_does_not_hold_for_another_sentence_model_or_token(tmp_p
     models = [loaded("A", tiny_model("pushdown")), loaded("B", tiny_model("pushdown", layers=1))]
     search = SearchOptions(beam=20)
     traces = [[trace(each, text, search, hypotheses=4) for each in models] for text in (TEXT, "c a b c")]
-    path = save_page(sentences_page(traces, ["A", "B"], MADE), tmp_path / "page.html")
+    for of_models in traces:  # a model that cuts texts into other tokens
+        of_models.append(replace(of_models[1], tokens=tuple(f"{token}_" for token in of_models[1].tokens)))
+    path = save_page(sentences_page(traces, ["A", "B", "C"], MADE), tmp_path / "page.html")
     steps = """
         const [sentence, model] = all(".bar select");
         const panel = () => one("#panel-attention"), columns = () => panel().querySelectorAll(".pickcolumn");
@@ -679,8 +681,11 @@ def test_what_was_chosen_does_not_hold_for_another_sentence_model_or_token(tmp_p
         for (const each of columns()) if (each.getAttribute("aria-pressed") === "true") each.click();
         await choose();
         write(sentence, 1); for (let i = 0; i < 9; i++) await later(); now();
+        columns()[0].click(); now();
+        write(model, 2); await later(); now();
         return found;"""
     found = evaluate(path, steps)
     # Hypothesis, layer (the second model has one), columns up to the token, columns in the caption.
     chosen = ["2", "2", 3, [3]]
-    assert found == [chosen, ["", "2", 2, [2]], ["", "1", 3, [3]], chosen, ["", "2", 0, []]]
+    kept = [chosen, ["", "2", 2, [2]], ["", "1", 3, [3]], chosen]
+    assert found == [*kept, ["", "2", 0, []], ["", "2", 1, [1]], ["", "1", 0, []]]

@@ -242,6 +242,8 @@ def test_any_tables(seed: int, tmp_path: Path) -> None:
                         f"{text} {'–' if bits is None else format(bits, '.1f')}" for text, bits in own_rows
                     ]
                     total = format(sum(bits or 0 for _, bits in own_rows), ".1f")
+                    missing = sum(bits is None for _, bits in own_rows)
+                    total += f", {missing} missing" * (missing > 0)
                     strips.append(f"{condition}, {model} {total}:{''.join(cells)}")
     assert shown["every"][1] == strips
     for wanted_text in ("10", "T2", "nothing"):
@@ -319,7 +321,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert found["charts"] == [len(page.document[name]) for name in ("at_region", "differences", "rows")]
     assert found["before"] == ["Item 1", "Item 2"]
     assert found["strips"][0] == "a, m 5.0:The dog 4.0barks 1.0"
-    assert "b, m 3.0:The dog –runs 3.0" in found["strips"]
+    assert "b, m 3.0, 1 missing:The dog –runs 3.0" in found["strips"]
     assert (found["found"], found["counted"]) == (["Item 2"], "1 of 2 items")
     assert page.document["models"] == ["m", "n", "other"]
 

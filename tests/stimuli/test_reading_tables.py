@@ -183,6 +183,7 @@ def test_numbered_sentences_are_parts_of_their_item(tmp_path: Path) -> None:
         ("Stimulus\na b\n", r"t.csv: no column sentence, text or word in the header \(Stimulus\) \(--column"),
         ("sentence,Sentence \na,b\n", "2 columns"),
         ("sentence,a\nx,y,z\n", r"t.csv:2: 3 cells, where the header has 2"),
+        ("sentence,a\nx,y\nz\n", r"t.csv:3: 1 cells, where the header has 2"),
         ("sentence\n", "no row below the header"),
         ("\n\n", "there is no header"),
         ('sentence\n"a\n', r"t.csv:2: not CSV"),
@@ -242,6 +243,8 @@ def test_columns_of_our_names(tmp_path: Path) -> None:
 def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
     found = read(tmp_path, "sentence;rating;n;note\nSo, he ran;3,5;1;1,2\nb;-2;2;a,b\nc;;3;\n").sheet
     assert found.cells == [["So, he ran", "b", "c"], ["3.5", "-2", ""], ["1", "2", "3"], ["1,2", "a,b", ""]]
+    found = read(tmp_path, 'sentence,rating\nHe ran,"3,500"\n').sheet  # a thousand may have a comma
+    assert found.cells == [["He ran"], ["3,500"]]
 
 
 @pytest.mark.parametrize(

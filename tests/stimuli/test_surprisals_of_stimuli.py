@@ -587,6 +587,11 @@ def test_context(models: dict[str, Path], tmp_path: Path) -> None:
     assert [seen > 0 for seen in found.seen] == [True, False, False]
     surprisal(tmp_path / "long.csv", *model, tmp_path / "stride.csv", "--stride", 16)
     assert [seen > 0 for seen in pd.read_csv(tmp_path / "stride.csv").seen] == [True, False, False]
+    (tmp_path / "two.csv").write_text("item,sentence\n1,A king | smiled\n1,No queen | smiled\n")
+    surprisal(tmp_path / "two.csv", *model, tmp_path / "each.csv")
+    surprisal(tmp_path / "two.csv", *model, tmp_path / "strides.csv", "--stride", 16)  # each is a text
+    each, strides = (pd.read_csv(tmp_path / f"{name}.csv").surprisal for name in ("each", "strides"))
+    assert strides.tolist() == pytest.approx(each.tolist(), rel=1e-5)
     surprisal(tmp_path / "wide.csv", *model, tmp_path / "no.csv", "--context", "document", code=1)
 
 
@@ -604,6 +609,8 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
         ([tmp_path / "t.csv", "--column", "sentence"], 2, "NAME=COLUMN"),
         ([tmp_path / "t.csv", "-o", tmp_path / "t.csv", "--overwrite"], 1, "is the input"),
         ([tmp_path / "in.txt", "--column", "sentence=x"], 2, "goes with a table"),
+        ([tmp_path / "in.txt", "--correct-spaces"], 2, "--correct-spaces goes with a table"),
+        (["--text", "a", "--correct-spaces"], 2, "--correct-spaces goes with a table"),
         ([tmp_path / "in.txt", "--model", "demo"], 2, "several go with a table"),
     ):
         surprisal(*given, *model, code=code)

@@ -31,9 +31,10 @@ kinds.sentences = async () => {
     Object.assign(at, change);
     if (now === null || before.sentence !== at.sentence) {
       traces = await Promise.all(models.map((_, m) => trace(at.sentence, m)));
-      at.columns = new Set();
     }
+    const read = now?.tokens.join("\n");
     now = traces[at.model];
+    if (now.tokens.join("\n") !== read) at.columns = new Set();  // positions are of these tokens
     const tree = now.tokens.reduce((sum, text) => sum + Math.max(24, textWidth(text) + 12), 0);
     (tree < 560 ? narrow : broad).append(panels.forest.element);
     if (!at.token || (before.sentence !== at.sentence && change.token === undefined)) at.token = surprising();

@@ -48,7 +48,8 @@ kinds.stimuli = async () => {
   function heat(name, words) {
     const bits = words.map(([, value]) => value ?? 0);
     const most = Math.max(...bits, 1);
-    return make("div", { class: "tokens" }, make("b", {}, `${name} ${digits(bits.reduce((a, b) => a + b, 0), 1)}:`),
+    const missing = words.filter(([, value]) => value === null).length;
+    return make("div", { class: "tokens" }, make("b", {}, `${name} ${digits(bits.reduce((a, b) => a + b, 0), 1)}${missing ? `, ${missing} missing` : ""}:`),
       words.map(([text, value]) => make("span", { style: `background: rgba(213, 94, 0, ${(0.55 * (value ?? 0) / most).toFixed(3)})` }, `${text} `, make("small", {}, digits(value, 1)))));
   }
 

@@ -115,6 +115,17 @@ def test_svg_is_xml_and_nothing_in_it_overlaps(node: Node) -> None:
         assert all(a[1] < b[0] for a, b in itertools.pairwise(row))
 
 
+def test_trees_in_one_picture_stand_below_each_other() -> None:
+    """The picture is as wide as the widest, wherever that stands, and as high as all together."""
+    narrow, wide = Tree.from_brackets("(S (A a))"), Tree.from_brackets("(S (A (B twelve-wide1)) (C c))")
+    sizes = [
+        [float(ElementTree.fromstring(trees_svg(trees)).attrib[name]) for name in ("width", "height")]
+        for trees in ([narrow], [wide], [narrow, wide], [wide, narrow])
+    ]
+    (_, low), (width, high), *both = sizes
+    assert both == [[width, low + high]] * 2
+
+
 def test_deep_trees_stay_within_the_width() -> None:
     depth = 200
     lines = tree_text(Tree.from_brackets("(S " * depth + "(NN dog)" + ")" * depth), width=80).splitlines()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -211,7 +212,9 @@ def test_show_words_is_a_line_for_each_sentence(
     assert run(["show", out, "0", "--words", "--json"]) == 2
 
 
-@pytest.mark.parametrize(("more", "documents"), [([], 2), (["--documents", "none"], 1)])
+@pytest.mark.parametrize(
+    ("more", "documents"), [([], 2), (["--documents", "none"], 1), (["--tape", "packed"], 2)]
+)
 def test_a_file_is_a_document_unless_it_is_said(
     more: list[str], documents: int, trees: str, tmp_path: Path
 ) -> None:
@@ -219,4 +222,10 @@ def test_a_file_is_a_document_unless_it_is_said(
     out = str(tmp_path / "shards")
     windows = ["--layout", "window", "--window", "60", *more]
     assert run(["tapes", trees, str(tmp_path / "b.trees"), "-o", out, *windows]) == 0
-    assert ShardSet.open(out).manifest["counts"]["documents"] == documents
+    shards = ShardSet.open(out)
+    assert shards.manifest["counts"]["documents"] == documents
+    rows = pd.read_parquet(Path(out, "part-00000.parquet"))
+    assert ("tape" in rows) == ("packed" in more)
+    for i, tape in enumerate(rows.get("tape", [])):
+        depths = shards.tape(i)
+        assert list(tape) == depths[np.tril_indices(len(depths))].tolist()

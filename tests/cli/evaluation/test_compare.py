@@ -229,13 +229,13 @@ def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, limit in (("a", None), ("b", 10)):
-        blimp(tmp_path / name / "blimp", limit or 12, limit=limit)
+        blimp(tmp_path / name / "blimp", limit or 12, limit=limit, beam=limit or 12)
     assert compared(tmp_path, capsys, status=1)[0] == []  # nothing is left
     for name in "ab":
         ppl(tmp_path / name / "ppl", eos=True)
     (good,), table = compared(tmp_path, capsys)
     (refused,) = good["excluded"]["blimp"]
-    assert refused.endswith("only one has one 10 1; most pairs or prefixes: all and 10")
+    assert refused.endswith("only one has one 10 1; most pairs or prefixes: all and 10; beam: 12 and 10")
     assert (good["score"], good["a"]) == ("perplexity per word, marginal", pytest.approx(20))
     assert "only one has one 10" in " ".join(table.split())
 

@@ -310,6 +310,7 @@ RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
         ["blocks", "{lines.txt}", "--tokenizer", "{shards}", "-o", "{shards}"],
         ["parse", "{lines.txt}", "--parser", "{run}", "--split", "0.5,0.5", "-o", "{run}"],
         ["surprisal", "{x.tsv}", *RUN, "--context", "{lines.txt}", "-o", "{lines.txt}"],
+        ["surprisal", "{x.tsv}", *RUN, "--words", "--frequencies", "{lines.txt}", "-o", "{lines.txt}"],
         ["surprisal", "--text=a", *RUN, "--context", "{lines.txt}", "-o", "{lines.txt}"],
         ["surprisal", "--text=a", *RUN, "--trees", "{x.trees}", "-o", "{x.trees}"],
         ["sample", "--model", "{run}", "-o", "{run}/best/config.json"],

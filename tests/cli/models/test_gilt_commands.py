@@ -134,14 +134,25 @@ def test_perplexities(model: LanguageModel, checkpoint: Path, tmp_path: Path) ->
         assert math.log(scores["ppl_token_particles"]) == pytest.approx(-total / n, rel=0.2)
 
 
+@pytest.mark.parametrize(
+    "graphs",
+    [
+        (Graph.of_heads([2, 0, 2]), Graph.of(3, [0, 2], [1, 3])),
+        (Graph.of_heads([0, 4, 1, 1]), Graph.of_heads([0, 1, 4, 1])),  # whose arcs have the same heads
+    ],
+)
 def test_sums_over_given_graphs(
-    model: LanguageModel, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    graphs: tuple[Graph, Graph],
+    model: LanguageModel,
+    checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Two graphs, one of them twice; they differ in the arcs of the second word."""
-    graphs = [Graph.of_heads([2, 0, 2]), Graph.of(3, [0, 2], [1, 3])]
-    blocks = [conllu(each, ["a", "b", "c"]) for each in (*graphs, graphs[0])]
+    words = ["a", "b", "c", "a"][: graphs[0].n_words]
+    blocks = [conllu(each, words) for each in (*graphs, graphs[0])]
     (tmp_path / "given.conllu").write_text("".join(blocks))
-    arguments = ["surprisal", "--text", "a b c", "--model", str(checkpoint), "--nats", "-q"]
+    arguments = ["surprisal", "--text", " ".join(words), "--model", str(checkpoint), "--nats", "-q"]
     arguments += ["--trees", str(tmp_path / "given.conllu"), "-o", str(tmp_path / "out.tsv")]
     if model.config.arcs != "set":
         assert run(arguments) == 1
@@ -150,12 +161,12 @@ def test_sums_over_given_graphs(
     assert run(arguments) == 0
     header, *rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
     found = [-float(each[header.index("surprisal")]) for each in rows]
-    tokens = row([3, 4, 5])
+    tokens = row([3 + WORDS.index(word) for word in words])
     parts = cast(GiltLM, model).forward_parts(model.pack([(tokens, heads_only(each)) for each in graphs]))
     said, chosen = (
         each.double().detach().cumsum(1) for each in (parts.token_logprobs, parts.attach_logprobs)
     )
-    # No word has arcs before the second; HEAD is a tree's.
+    # HEAD is a tree's.
     assert found[0] == pytest.approx(float(said[0, 1]), rel=2e-6, abs=1e-5)
     joints = said[:, 1:] + torch.cat([torch.zeros(2, 1), chosen[:, 1:-1]], 1)
     sums = joints.logsumexp(0)

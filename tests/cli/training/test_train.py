@@ -182,8 +182,12 @@ def test_signals_end_the_run_after_the_step(
 
     resume = ["train", str(shards / "train"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]
     resume += ["--resume", "--device", "cpu", "--threads", "1"]
-    assert run(resume) == 0
-    assert "resuming from step 3" in capfd.readouterr().err
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "shows_bars", lambda: True)
+        assert run(resume) == 0
+    said = capfd.readouterr().err
+    assert "resuming from step 3" in said
+    assert "8/8 steps" in said
     assert run(arguments(shards, tmp_path / "whole")) == 0
     weights = "last/model.safetensors"
     assert (tmp_path / "run" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()

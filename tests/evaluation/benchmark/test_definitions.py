@@ -545,6 +545,7 @@ def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
         ),
         ("a.tsv", "good\tbad\na\n", {}, "a.tsv:2: 1 columns, the header has 2"),
         ("a.tsv", "good\tbad\tbad\na\tb\tc\n", {}, "a.tsv:1: two columns 'bad' in the header"),
+        ("a.tsv", "\t\tgood\tgood\n1\t2\ta\tb\n", {}, "a.tsv:1: two columns 'good' in the header"),
         ("a.csv", 'good,bad\n"a,b\n', {}, "a.csv:2: not CSV: unexpected end of data"),
         ("a.csv", "good,bad\ra,b\r", {}, "a.csv:1: not CSV: a carriage return that ends no line"),
         ("a.jsonl", "[]\n", {}, "a.jsonl:1: not a JSON object"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from wide_items import pair_tables
 
@@ -168,6 +169,21 @@ def test_items_may_stand_in_another_order(tmp_path: Path) -> None:
         for each in (b, reversed_b)
     )
     assert one == other
+
+
+def test_texts_are_compared_as_far_as_both_runs_have_them(tmp_path: Path) -> None:
+    """Some write none, and some count the end of a sentence, which others do not."""
+    a, without, with_ends = (blimp(tmp_path / name, {"one": [True]}) for name in ("a", "b", "c"))
+    (without / "strings.parquet").unlink()
+    strings = pq.read_table(with_ends / "strings.parquet")
+    ends = [{**row, "text": ""} for row in strings.to_pylist()]
+    pq.write_table(
+        pa.concat_tables([strings, pa.Table.from_pylist(ends, strings.schema)]),
+        with_ends / "strings.parquet",
+    )
+    for other in (without, with_ends):
+        for pair in ((a, other), (other, a)):
+            assert two(*pair).scores[0].items == 1
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:

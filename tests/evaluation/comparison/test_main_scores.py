@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -77,6 +78,15 @@ def test_means_and_deviations(folder: Path) -> None:
     }
     assert (blimp.notes, perplexity.notes) == ((), ("of 2 of the 3 runs of base",))
     assert perplexity.score == "perplexity per word, marginal"  # all count ends of sentences
+
+
+def test_missing_runs_are_noted_once_for_a_score(folder: Path) -> None:
+    """Beside the overall score, not those of groups of items."""
+    shutil.rmtree(folder / "base-2" / "blimp")
+    found = [score for score in compare(groups(folder)).scores if not score.is_margin]
+    noted = {(score.evaluation, score.level): "of 2 of the 3 runs of base" in score.notes for score in found}
+    assert len(noted) > 2
+    assert {key for key, is_noted in noted.items() if is_noted} == {("blimp", "overall"), ("ppl", "overall")}
 
 
 def test_a_page_has_the_same_means(folder: Path) -> None:

@@ -49,6 +49,16 @@ def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
         evaluate_parse(tmp_path / "g", tmp_path / "p")
 
 
+@pytest.mark.parametrize(
+    ("gold", "predicted"), [("(X (A a) (B b))", "(X (XX a) (XX b))"), ("(S (A a) (B b))", "")]
+)
+def test_no_labels_are_missing_where_there_are_none_to_find(
+    gold: str, predicted: str, tmp_path: Path
+) -> None:
+    found = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted))
+    assert found.counts["sentences"] == 1
+
+
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
 def test_wrappers_do_not_count(wrapper: str, tmp_path: Path) -> None:
     """With other parameters the file alone decides."""

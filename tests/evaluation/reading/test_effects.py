@@ -220,12 +220,15 @@ def test_an_item_has_one_group(tmp_path: Path) -> None:
         ConditionPair.read("a,b,c")
 
 
-def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(tmp_path: Path) -> None:
-    rows = "1\t1\ta\tx\t\tA\t2\n1\t2\tb\tx\t300\tB\t3\n1\t2\tb\ty\t310\tC\t4\n"
+@pytest.mark.parametrize(("first", "second"), [(3, 4), (4, 0), (0, 4)])
+def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(
+    first: int, second: int, tmp_path: Path
+) -> None:
+    rows = f"1\t1\ta\tx\t\tA\t2\n1\t2\tb\tx\t300\tB\t{first}\n1\t2\tb\ty\t310\tC\t{second}\n"
     (tmp_path / "t.tsv").write_text("item\tword_number\tword\tsubject\ttime\tset\tgpt\n" + rows)
     times = read_times(str(tmp_path / "t.tsv"), columns={"surprisal": "gpt"})
     assert times.label("set").tolist() == ["B", "C"]
-    with pytest.raises(PdtoolsError, match="gpt is 4 and 3 of the same word"):
+    with pytest.raises(PdtoolsError, match=f"gpt is {second} and {first} of the same word"):
         external_words(times)
 
 

@@ -231,12 +231,13 @@ def test_predictors_that_a_model_lacks_are_excluded_and_said() -> None:
 def test_a_spill_over_from_before_the_first_word() -> None:
     """From further back than there are words, too."""
     every, values = (TimedText("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
+    times = times_of(every, 300 + values)
+    times.time[0] = 5000
     for spillover in (8, 9, 12):
         far = Regression(spillover=spillover, edges=True, **SMALL)
-        with pytest.raises(PdtoolsError, match=f"no word is left to regress: {BEFORE}: 8"):
-            evaluate_reading(
-                times_of(every, 300 + values), [model("m", values)], frequency=None, regression=far
-            )
+        said = f"no word is left to regress: {BEFORE}: 8; times above 3000 ms: 1$"
+        with pytest.raises(PdtoolsError, match=said):
+            evaluate_reading(times, [model("m", values)], frequency=None, regression=far)
 
 
 @pytest.mark.parametrize(

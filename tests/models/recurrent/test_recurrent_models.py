@@ -86,6 +86,8 @@ def test_the_controller_is_torch_s_lstm() -> None:
 def test_token_by_token_is_the_same_as_a_whole_row(name: str, first_input: str) -> None:
     model = model_of(**MODELS[name], first_input=first_input)
     batch = batch_of(9, 9, 9)
+    first = {"none": [], "root": [PTB["root_id"]], "eos": [PTB["eos_id"]]}[first_input]
+    assert model._reader().fed(batch.tokens).tolist() == [[*first, *row[1:]] for row in batch.tokens.tolist()]
     parts = model.forward_parts(batch)
     state = model.start(1, 11)
     model.advance(state, batch.tokens[:1, 0], torch.zeros(1, 1, dtype=torch.int16))
