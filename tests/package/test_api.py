@@ -221,7 +221,9 @@ def test_the_index_comes_back(folders: dict[str, Path], labels: pd.Index, dtype:
         of_series = model.surprisal(some.sentence)
         pd.testing.assert_index_equal(of_series.index, some.index.repeat([n + 1 for n in n_words]))
         pairs = pd.DataFrame({"sentence_good": some.sentence, "sentence_bad": some.sentence})
-        pd.testing.assert_index_equal(model.score(pairs).index, some.index)
+        scores = model.score(pairs)
+        pd.testing.assert_index_equal(scores.index, some.index)
+        assert scores.sentence_good.tolist() == some.sentence.tolist()
     parsed = pdtools.load(folders["pushdown"]).parse(table.sentence[:2], k_best=2)
     pd.testing.assert_index_equal(parsed.index, labels[:2].repeat([2, 1]))
 

@@ -555,6 +555,13 @@ def test_numbers_among_texts_are_noted(tmp_path: Path) -> None:
     )
 
 
+def test_truth_values_among_numbers(tmp_path: Path) -> None:
+    """Python takes them for equal to 1 and 0."""
+    rows = rows_of(["sentence", "extra"], *(["A dog", value] for value in (1, True, 0, False)))
+    found = read_sheet(str(write_workbook(tmp_path / "t.xlsx", rows)))
+    assert found.texts(1) == ["1", "True", "0", "False"]
+
+
 # Tables that were once misread: the sentences, or what is said of them.
 CASES = {
     "s19_trailing.csv": ["The dog often barks.", "The cat often sleeps."],

@@ -227,6 +227,10 @@ def test_a_single_run_varies_as_the_others_do() -> None:
     assert with_items.interval(0.0) == pytest.approx((-half, half))
     assert (with_items.p(half), with_items.p(0.0)) == pytest.approx((0.05, 1))
     assert with_items.p(1e6) < 1e-9
+    few = Spread.of(8 / 3, several, one, items_freedom=4)  # items vary by Student's t too
+    half = (student_quantile(0.975, 4) * 8 / 3 + 4.302652730 * 16 / 3) / math.sqrt(8)
+    assert few.interval(0.0) == pytest.approx((-half, half))
+    assert few.p(half) == pytest.approx(0.05)
     # Seeds that are alike leave the items, which have no part less than their own.
     assert Spread.of(4.0, (1.0, 1.0), (3.0,), both=1.5).interval(0.0)[1] == pytest.approx(2 * 1.959963985)
     assert Spread.of(4.0, (1.0, 1.0), (3.0,)).p(2.0) == pytest.approx(student_p(1.0, math.inf))

@@ -151,7 +151,9 @@ def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: Loade
     assert results.scores["by_open"]["1-10"]["prefixes"] == 1
 
 
-def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_the_distance_from_the_automaton(
+    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     language = Dyck(brackets=3, depth=2, min_length=2, max_length=4)
     string_shards(language, 40, 3, tmp_path / "shards")
     shards = ShardSet.open(tmp_path / "shards")
@@ -163,6 +165,14 @@ def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) ->
     assert found["excess"] == pytest.approx(found["model"] - found["automaton"])
     assert found["model"] > found["automaton"]
     assert found["ppl_model"] == pytest.approx(math.exp(found["model"]))
+    monkeypatch.setattr(loaded.model, "max_length", 4)  # ROOT, two brackets, end-of-sentence
+    rejects = Rejects("skip")
+    found = evaluate_entropy(shards, loaded, search=SearchOptions(beam=100), rejects=rejects)
+    if loaded.model.derivation_kind.exist:  # others read longer strings in windows
+        texts = [text for text in texts if len(text) == 2]
+    assert len(rejects) == len(shards) - len(texts)
+    tokens = sum(len(text) + 1 for text in texts)
+    assert found["automaton"] == pytest.approx(-sum(map(language.log_probability, texts)) / tokens)
 
 
 def test_models_that_do_not_know_the_brackets(loaded: LoadedModel) -> None:

@@ -155,6 +155,10 @@ def test_particles_estimate_the_marginal(world: tuple[dict[str, Path], ShardSet,
         estimate = found.scores[f"ppl_{unit}_particles"]
         assert estimate == pytest.approx(found.scores[f"ppl_{unit}_marginal"], rel=1e-6)
     options["search"] = NO_SEARCH
+    alone = evaluate_perplexity(shards, loaded, particles=Particles(number=1000), **options).scores
+    for unit in ("token", "word", "word_without_eos"):
+        name = f"ppl_{unit}_particles"
+        assert alone[name] == pytest.approx(found.scores[name], rel=1e-6)
     drawn = [
         evaluate_perplexity(shards, loaded, particles=Particles(number=1, seed=seed), **options).scores
         for seed in (0, *range(5))
