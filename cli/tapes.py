@@ -127,9 +127,13 @@ def tapes(
     elif (window, documents, prompts) != (None, None, None):
         raise typer.BadParameter("--window, --documents and --prompts are for --layout window")
     if prompts is not None:
-        if shards.plan != Plan() or documents is not None:
+        if documents is not None:
             raise typer.BadParameter(
                 "--prompts cannot be combined with --documents: each prompt is a document"
+            )
+        if shards.plan != Plan():
+            raise typer.BadParameter(
+                "--prompts are read by one process at once: drop --workers, --shard, --scheduler and --resume"
             )
         if isinstance(used, TokenizerSettings):
             raise typer.BadParameter("--prompts need the --tokenizer of a model, or of other shards")

@@ -45,8 +45,11 @@ def embedding_parameters(model: nn.Module) -> set[str]:
 
 
 def undecayed_parameters(model: nn.Module) -> set[str]:
-    """Names of the parameters without weight decay: embeddings, norms, biases, every vector and scalar."""
-    others = {name for name, p in model.named_parameters() if p.ndim < 2 or name.endswith("bias")}
+    """Names of the parameters without weight decay: embeddings, norms, biases, every vector and scalar.
+
+    A number or a vector for each head has three dimensions.
+    """
+    others = {name for name, p in model.named_parameters() if p.ndim != 2 or name.endswith("bias")}
     return embedding_parameters(model) | others
 
 

@@ -30,6 +30,12 @@ def test_rare_capitals_are_no_rare_words() -> None:
         train_word_tokenizer(words, min_count=2)
 
 
+def test_special_tokens_in_capitals_are_no_words() -> None:
+    tokenizer = train_word_tokenizer(["<UNK>", "<Eos>", "<UNK>", "the"], lower_case=True)
+    expected = ["<pad>", "<root>", "<eos>", "<unk>", "the"]
+    assert [tokenizer.token_text(i) for i in range(tokenizer.vocab_size)] == expected
+
+
 def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trees = tmp_path / "x.trees"
     trees.write_text("(S (X The) (X dog))\n(S (X the) (X Dog))\n")

@@ -70,6 +70,7 @@ def test_only_matrices_decay() -> None:
             "d_model": 8,
             "heads": 2,
             "d_ff": 16,
+            "stack_distances": True,
         },
     )
     model = build_model("pushdown", config)
@@ -79,7 +80,8 @@ def test_only_matrices_decay() -> None:
     assert decayed
     assert all(name.endswith("weight") for name in decayed)
     assert not any("embedding" in name or "norm" in name for name in decayed)
-    assert all("embedding" in name or "norm" in name or name.endswith("bias") for name in undecayed)
+    vectors = ("bias", "slope", "slopes")
+    assert all("embedding" in name or "norm" in name or name.endswith(vectors) for name in undecayed)
 
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = build_optimizer(model, TrainConfig(learning_rate=0.1, weight_decay=0.5))

@@ -176,8 +176,13 @@ def test_what_commands_refuse(work: Path, tmp_path: Path, capsys: pytest.Capture
         assert run(arguments) == status
         assert message in capsys.readouterr().err
     prompts = ["tapes", f"{work}/rte.trees", "--prompts", f"{work}/rte.jsonl", "-o", out]
-    assert run([*prompts, "--layout", "window", "--window", "60"]) == 2
-    assert "need the --tokenizer" in capsys.readouterr().err
+    for more, message in (
+        ([], "need the --tokenizer"),
+        (["--documents", "file"], "combined with --documents"),
+        (["--workers", "2"], "drop --workers"),
+    ):
+        assert run([*prompts, "--layout", "window", "--window", "60", *more]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("names", [("entailment", "not_entailment"), ("not_entailment", "entailment")])

@@ -98,8 +98,8 @@ WORDS = [
     ("( (IP (NP (D Li@l=le) (N roi@rl=roi@rt=NC)) (V 0@l=0) (P a@l=a)))", ("Li", "roi", "0", "a")),
     ("( (IP (N kale^the_bride) (H u@^and) (H $kl^all) (V hob)))", ("kale", "u", "kl", "hob")),
     (
-        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!)))",
-        ("a", ",", "a-b", "--", "---", "?!"),
+        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (: ;-;^half_stop) (. ?!-?!)))",
+        ("a", ",", "a-b", "--", "---", ";", "?!"),
     ),
     ("( (IP (V 0) (N 0) (PRO 0) (CONJ 0) (D @0) (NUM 0) (NUM-N 0) (V x)))", ("0", "0", "x")),
     (
