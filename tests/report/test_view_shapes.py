@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_resu
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.export import training_of
 from pdtools.report.model_card import model_card
-from pdtools.report.view.page import Page
+from pdtools.report.view.page import Page, inline_json
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import runs_page
 
@@ -304,6 +305,14 @@ def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
             assert message.startswith(f"pdtools: {folder}/")
             assert message.count("\n") == 1
             assert not out.exists()
+
+
+def test_numbers_that_are_not_finite_are_null_in_a_page() -> None:
+    """Wherever they stand; numbers beside them stay, as does JSON that has no such number."""
+    value = {"a": [1.5, math.nan, ("<", -math.inf)], "b": {"c": math.inf, "d": 2, "e": None}}
+    expected = {"a": [1.5, None, ["<", None]], "b": {"c": None, "d": 2, "e": None}}
+    assert json.loads(inline_json(value)) == expected
+    assert inline_json(value) == inline_json(expected)
 
 
 @pytest.fixture(scope="module")
