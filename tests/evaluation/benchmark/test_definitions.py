@@ -159,10 +159,7 @@ def test_forms_of_files(tmp_path: Path, name: str, text: str, form: dict[str, An
     ("text", "of"),
     [
         ("a\nb\nc\nd\n", {"rows": {"every": 2, "as": ["good", "bad"]}, "strings": OF_LINES}),
-        (
-            "a|b\nc|d\n",
-            {"strings": {"good": "{1}", "bad": "{2}"}, "form": {"delimiter": "|", "header": False}},
-        ),
+        ("good|bad\na|b\nc|d\n", {"form": {"delimiter": "|"}}),
     ],
 )
 def test_items_of_a_pipe_are_read_once(tmp_path: Path, text: str, of: dict[str, Any]) -> None:
