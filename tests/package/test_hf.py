@@ -229,6 +229,28 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
         hf.PdtoolsForCausalLM.from_pretrained(tmp_path / "masked")
 
 
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        ({"dtype": "bfloat16"}, torch.bfloat16),
+        ({"dtype": torch.float64, "device_map": {"": "cpu"}}, torch.float64),
+        ({"torch_dtype": torch.float64, "device_map": "cpu"}, torch.float64),
+        ({"dtype": "auto", "device_map": {}}, torch.float32),
+    ],
+)
+def test_types_and_devices_of_weights(
+    folders: dict[str, Path], options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    assert hf._device({"": "cuda:1"}) == hf._device("cuda:1") == "cuda:1"
+    plain = hf.PdtoolsForCausalLM.from_pretrained(folders["base"])
+    model = hf.PdtoolsForCausalLM.from_pretrained(folders["base"], **options)
+    weights = {parameter.dtype for parameter in model.lm.parameters()}
+    assert weights == {dtype}
+    tokens = torch.tensor([[1, 3, 4]])
+    near = 0.1 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(model(tokens).logits.float(), plain(tokens).logits, atol=near, rtol=near)
+
+
 @pytest.fixture(scope="module")
 def ours() -> Any:
     return pdtools.load("demo", beam=hf.BEAM).surprisal(SENTENCES, nats=True)

@@ -22,11 +22,13 @@ from toy_grammar_lm import (
 )
 
 from pdtools.cli.main import run
-from pdtools.models import MODELS, LanguageModel, ModelKind, save_checkpoint
+from pdtools.models import MODELS, LanguageModel, LoadedModel, ModelKind, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.kinds import SEARCHES
 from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
+from pdtools.search.scores import Unscorable
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -49,6 +51,29 @@ def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, sett
     searched = beam_search(model, [row(tokens)], search=SearchOptions(beam=1000))[0].derivations[0][1]
     assert best.tokens.tolist() == tokens
     assert best.attach.tolist() == (searched[1:-1] - 1).tolist()
+
+
+@pytest.mark.parametrize("kind", ["pushdown", "treereg", "gilt"])
+def test_sentences_that_have_no_tree_are_named(kind: str) -> None:
+    """One of unknown words, and one with a word that no tree can have; the others keep their places."""
+    tokenizer = train_word_tokenizer(["a", "b", "\u200b"], text_style="ptb", unk=False)
+    settings = {"treereg": {"treereg_layer": 2, "treereg_share": 0.5}, "gilt": {"feature_width": 6}}
+    name = "transformer" if kind == "treereg" else kind
+    model = tiny_model(name, **settings.get(kind, {})).eval()
+    model.use_tokenizer(tokenizer)
+    shards = {"layout": "sentence", "factor": "right"}
+    of = LoadedModel(model, tokenizer, {"model": name, "shards": shards}, Path("there"))
+    asked = Model.of(of, SearchOptions() if kind == "treereg" else SearchOptions(beam=50), parses=True)
+    texts = ["a zebra", "b a", "a \u200b b"]
+    unknown, good, invisible = asked.parse(texts)
+    assert unknown == Unscorable(texts[0], "words unknown to the model: zebra")
+    assert isinstance(good, Parsed)
+    assert good.k_best[0][1].words == ("b", "a")
+    assert invisible == Unscorable(texts[2], "a word without visible characters")
+    if kind != "treereg":
+        unknown, *others = asked.score_with_parses(texts)
+        assert isinstance(unknown, Unscorable)
+        assert all(isinstance(each, ParsedScore) for each in others)
 
 
 @pytest.mark.parametrize("name", ["transformer", "pushdown"])
