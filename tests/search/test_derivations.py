@@ -58,7 +58,10 @@ def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, sett
 def test_sentences_that_have_no_tree_are_named(kind: str) -> None:
     """One of unknown words, and one with a word that no tree can have; the others keep their places."""
     tokenizer = train_word_tokenizer(["a", "b", "\u200b"], text_style="ptb", unk=False)
-    settings: dict[str, Any] = {"treereg": {"treereg_layer": 2, "treereg_share": 0.5}, "gilt": {"feature_width": 6}}
+    settings: dict[str, Any] = {
+        "treereg": {"treereg_layer": 2, "treereg_share": 0.5},
+        "gilt": {"feature_width": 6},
+    }
     name = "transformer" if kind == "treereg" else kind
     model = tiny_model(name, **settings.get(kind, {})).eval()
     model.use_tokenizer(tokenizer)

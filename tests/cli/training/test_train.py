@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,8 @@ def test_signals_that_somebody_else_takes_stop_nothing(number: int) -> None:
                 signal.raise_signal(number)
                 assert interruption()
                 assert interruption.received == number
+                with pytest.raises(KeyboardInterrupt) if number == signal.SIGINT else nullcontext():
+                    signal.raise_signal(number)  # a second Ctrl-C does not wait for the end of a step
             assert signal.getsignal(number) == handler
     finally:
         signal.signal(number, before)
