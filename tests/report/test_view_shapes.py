@@ -307,6 +307,20 @@ def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
             assert not out.exists()
 
 
+def test_what_is_named_twice_or_has_no_item_in_common(tmp_path: Path) -> None:
+    folder, other = write_task(tmp_path / "a", "blimp"), write_task(tmp_path / "b", "blimp")
+    write_run(tmp_path / "run", 4, seed=0)
+    (tmp_path / "link").symlink_to(folder)
+    refused(lambda: results_page([str(folder), str(tmp_path / "link")]), "named twice")
+    refused(lambda: runs_page([str(tmp_path / "run"), f"{tmp_path}/run/"]), "named twice")
+    table = pq.read_table(other / f"{ITEMS}.parquet")
+    names = pa.array([f"{name}-2" for name in table["item"].to_pylist()])
+    pq.write_table(
+        table.set_column(table.column_names.index("item"), "item", names), other / f"{ITEMS}.parquet"
+    )
+    refused(lambda: results_page([str(folder), str(other)]), f"no item that {folder} has too")
+
+
 def test_numbers_that_are_not_finite_are_null_in_a_page() -> None:
     """Wherever they stand; numbers beside them stay, as does JSON that has no such number."""
     value = {"a": [1.5, math.nan, ("<", -math.inf)], "b": {"c": math.inf, "d": 2, "e": None}}
