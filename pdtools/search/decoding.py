@@ -17,7 +17,7 @@ from pdtools.search.model import Model, ModelSettings
 from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words, split_spaces
-from pdtools.trees import BLANK_LINE, Tree, escape, placeholder, sentence_problem
+from pdtools.trees import BLANK_LINE, Tree, escape, placeholder
 from pdtools.trees.graphs import Graph, conllu
 
 if TYPE_CHECKING:
@@ -190,8 +190,6 @@ class CheckpointParser:
         for words, found in zip(sentences, self._model.parse(joined), strict=True):
             if isinstance(found, Unscorable):
                 yield ParseFailure(found.reason)
-            elif problem := sentence_problem(words):
-                yield ParseFailure(problem)
             else:
                 ((_, tree),) = found.k_best
                 yield Tree(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from pdtools.evaluation.bootstrap import bootstrap, drawn_scores, interval, of_sums
+from pdtools.evaluation.bootstrap import Sums, bootstrap, drawn_scores, interval, of_sums
 from pdtools.evaluation.classification.evaluate import intervals
 from pdtools.evaluation.classification.record import item_score
 
@@ -68,3 +69,12 @@ def test_intervals_depend_on_the_seed_alone() -> None:
     of_items = {"pearson": item_score("pearson", None)}
     one, again, other = (intervals(of_items, gold, predicted, seed=s, samples=50) for s in (1, 1, 2))
     assert one == again != other
+
+
+@pytest.mark.parametrize(("second", "found"), [(2.5, {1: (0.5, 3), 2: (2.5, 4)}), (None, None)])
+def test_items_that_lack_a_number_have_no_sums(
+    second: float | None, found: dict[int, tuple[float, ...]] | None
+) -> None:
+    table = pa.table({"item": [1, 2], "bits": [0.5, second], "words": [3, 4]})
+    sums = Sums(key="item", columns=("bits", "words"), score=lambda sums: sums[..., 0])
+    assert sums.read(table, "there") == found

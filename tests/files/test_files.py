@@ -205,6 +205,23 @@ def test_what_is_data_in_an_archive(name: str, expected: bool, tmp_path: Path) -
     assert found == ([f"{tmp_path}/x.zip/{name}"] if expected else [])
 
 
+def test_a_member_of_an_archive_is_named_after_it(tmp_path: Path) -> None:
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("data/a.txt", "one\ntwo\n")
+        opened.writestr("data/b.txt", "three\n")
+    (found,) = files.expand_inputs([f"{archive}/data/a.txt"], [".txt"])
+    assert list(files.read_lines(found)) == [(1, "one"), (2, "two")]
+    with pytest.raises(InputError, match=r"x\.zip/a\.txt: no such file in this archive"):
+        files.expand_inputs([f"{archive}/a.txt"], [".txt"])
+    packed = bytearray(archive.read_bytes())
+    for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        packed[packed.index(header) + flags] |= 1  # encrypted
+    archive.write_bytes(packed)
+    with pytest.raises(InputError, match="x.zip: cannot be unpacked: .*encrypted"):
+        files.expand_inputs([f"{archive}/data/a.txt"], [".txt"])
+
+
 def test_failed_output_leaves_nothing_and_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("old")

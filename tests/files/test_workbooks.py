@@ -33,6 +33,7 @@ def test_texts(tmp_path: Path) -> None:
     assert values(tmp_path, *shared, "_x005F_x000D_", "_x0000_ _xD83D_ _x00e9_", "", strings=strings) == [
         *("ab\r\ncd", "x", "a\tb", "", "_x000D_", "_x0000_ _xD83D_ é", "")
     ]
+    assert values(tmp_path, "<c><v></v></c>", "z") == [None, "z"]
     parts = "<r><t>東</t></r><r><t>京</t></r><rPh><t>トウキョウ</t></rPh>"  # in the cell itself
     assert values(tmp_path, f'<c t="inlineStr"><is>{parts}</is></c>', "z") == ["東京", "z"]
 
@@ -160,6 +161,9 @@ def at(row: int, *cells: str) -> str:
         (at(10**9, cell("x")), "not a workbook: row 1000000000 after row 1; a sheet has 1048576 rows"),
         (at(1, cell("x")), "not a workbook: row 1 after row 1"),
         (rows_of([1, cell("x", "XFE2")]), "not a workbook: XFE2 is no cell"),
+        (rows_of([1, cell("x", "2B")]), "not a workbook: '2B' is no cell"),
+        (rows_of(*([i, i] for i in range(1 << 14))), "more than 32768 cells"),
+        (rows_of(*([i, f"{i:04}" * 250] for i in range(40))), "more than 32768 characters in its cells"),
         (rows_of([1, "a" * 3_000_000]), "longer than what is read in a cell|more than 100 times"),
         (rows_of([1, '<c t="s"><v>-1</v></c>']), "not a workbook: no text has the number -1"),
         ("<a>" * 100, "elements within elements"),
@@ -171,11 +175,28 @@ def at(row: int, *cells: str) -> str:
 def test_refused_in_bounded_memory(
     rows: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.files.workbooks._MOST_CELLS", 1 << 15)
+    for limit in ("_MOST_CELLS", "_MOST_CHARS"):
+        monkeypatch.setattr(f"pdtools.files.workbooks.{limit}", 1 << 15)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError, match=said):
         workbook_rows(str(write_workbook(tmp_path / "t.xlsx", rows_of(HEADER) + rows)))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 16
+
+
+def test_blank_cells_beside_the_header_and_blank_sheets(tmp_path: Path) -> None:
+    for rows, read in (
+        ([[None], ["item", "word", " ", None], [1, "x", None]], [[], HEADER, [1, "x"]]),
+        ([[None, " "]], []),
+        ([], []),
+    ):
+        book = write_workbook(tmp_path / "t.xlsx", rows_of(*rows))
+        assert workbook_rows(str(book))[0] == read
+    with zipfile.ZipFile(tmp_path / "u.xlsx", "w") as archive, zipfile.ZipFile(book) as whole:
+        for name in whole.namelist():
+            if name != "xl/worksheet.xml":
+                archive.writestr(name, whole.read(name))
+    with pytest.raises(InputError, match=r"not a workbook: there is no xl/worksheet\.xml in it"):
+        workbook_rows(str(tmp_path / "u.xlsx"))
 
 
 def test_a_document_type_is_refused(tmp_path: Path) -> None:

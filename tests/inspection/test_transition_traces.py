@@ -65,6 +65,8 @@ def test_what_is_read_before_a_token(model: LoadedModel) -> None:
     (result,) = Model.of(model, SearchOptions(beam=100)).trace([TEXT], hypotheses=0)
     ids, incremental = result.encoded.ids, result.result.incremental  # type: ignore[union-attr]
     view = view_of(model.model)
+    whole = result.result.derivations[0][1]  # type: ignore[union-attr]
+    assert view.beginning(ids, 2, whole) == (ids, whole)  # of a whole sentence: what comes later is not seen
     for token in range(1, 5):
         row = view.beginning(ids, token, incremental)
         batch = model.model.pack([row])

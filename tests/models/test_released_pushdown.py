@@ -268,8 +268,11 @@ def test_an_import_is_evaluated_and_exported_like_any_model(
     folder: Path, tmp_path: Path, capsys: Any
 ) -> None:
     model = str(tmp_path / "model")
-    assert run(["import", str(folder / "pushdown"), "-o", model]) == 0
-    said = capsys.readouterr().err.splitlines()
+    assert run(["import", str(folder / "pushdown"), "-o", model, "--json"]) == 0
+    out, err = capsys.readouterr()
+    made, said = json.loads(out), err.splitlines()
+    assert [made[name] for name in ("output", "model", "layers", "d_model")] == [model, "pushdown", 2, 16]
+    assert made["provenance"] == json.loads((tmp_path / "model" / "training.json").read_text())["provenance"]
     assert said[0] == (
         "attachments are normalised over all tokens before, as released (normalize = all): what illegal ones"
         " would have is lost, and p(x) does not sum to 1 (--set config.normalize=allowed: over legal ones)"

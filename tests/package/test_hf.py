@@ -23,6 +23,7 @@ hf = pytest.importorskip("pdtools.hf")
 
 SHARDS = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
 TEXTS = ["a b c", "c", "b b a a"]
+SENTENCES = ["The dog that chased the cats barks.", "The poet didn't see the cats.", "Who barks?"]
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +227,43 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
     save_checkpoint(tmp_path / "masked", masked, load_checkpoint(windows["base"]).tokenizer, shards=SHARDS)
     with pytest.raises(PdtoolsError, match="masked"):
         hf.PdtoolsForCausalLM.from_pretrained(tmp_path / "masked")
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [
+        ({"dtype": "bfloat16"}, torch.bfloat16),
+        ({"dtype": torch.float64, "device_map": {"": "cpu"}}, torch.float64),
+        ({"torch_dtype": torch.float64, "device_map": "cpu"}, torch.float64),
+        ({"dtype": "auto", "device_map": {}}, torch.float32),
+    ],
+)
+def test_types_and_devices_of_weights(
+    folders: dict[str, Path], options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    assert hf._device({"": "cuda:1"}) == hf._device("cuda:1") == "cuda:1"
+    plain = hf.PdtoolsForCausalLM.from_pretrained(folders["base"])
+    model = hf.PdtoolsForCausalLM.from_pretrained(folders["base"], **options)
+    weights = {parameter.dtype for parameter in model.lm.parameters()}
+    assert weights == {dtype}
+    tokens = torch.tensor([[1, 3, 4]])
+    near = 0.1 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(model(tokens).logits.float(), plain(tokens).logits, atol=near, rtol=near)
+
+
+@pytest.fixture(scope="module")
+def ours() -> Any:
+    return pdtools.load("demo", beam=hf.BEAM).surprisal(SENTENCES, nats=True)
+
+
+def test_minicons_says_what_we_say(ours: Any) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
+    theirs = minicons.IncrementalLMScorer(str(data.model("demo")), "cpu")
+    totals = theirs.sequence_score(SENTENCES, reduction=lambda values: -values.sum().item(), eos_token=True)
+    assert totals == pytest.approx(ours.groupby("sentence_id").surprisal.sum().tolist(), rel=2e-6, abs=1e-4)
+    tokens = [row for sentence in theirs.token_score(SENTENCES, surprisal=True) for row in sentence[1:]]
+    before_the_end = ours[ours.token != "<eos>"]
+    assert [token for token, _ in tokens] == before_the_end.token.tolist()
+    assert [value for _, value in tokens] == pytest.approx(
+        before_the_end.surprisal.tolist(), rel=2e-6, abs=1e-4
+    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, as_type, missing
 from pdtools.models import registry
 from pdtools.models.registry import ModelKind, make_config
+from pdtools.trees import Tree
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,8 @@ from pdtools.models.registry import ModelKind, make_config
         ("none", int | None, None),
         (5, int | None, 5),
         ("b", Literal["a", "b"], "b"),
+        ({"a": 1.0}, Counter[str], Counter(a=1)),
+        ("(S (A a))", Tree, Tree.from_brackets("(S (A a))")),
     ],
 )
 def test_values_of_a_type(value: Any, wanted: Any, converted: Any) -> None:
@@ -41,6 +47,9 @@ def test_values_of_a_type(value: Any, wanted: Any, converted: Any) -> None:
         ("c", Literal["a", "b"], "one of a, b"),
         ([1, "x"], tuple[int, ...], "a list, each a whole number"),
         ([1], tuple[int, int], "a list of 2"),
+        ([1, 2**40], NDArray[np.int32], "a list of smaller numbers"),
+        ([["a", 1]], Counter[str], "an object"),
+        ("(S", Tree, "brackets: .*"),
     ],
 )
 def test_values_of_other_types(value: Any, wanted: Any, message: str) -> None:

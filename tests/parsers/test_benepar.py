@@ -251,6 +251,11 @@ def test_typographic_signs_are_read_as_typed_ones(bert_folder: Path) -> None:
     as_typed, as_typeset = (parser._example(words) for words in (typed, typeset))
     assert as_typeset.words == as_typed.words == ["the", '"', "dog", '"', "'", "dogs", "'s", "--", "..."]
     assert as_typeset.space_after == as_typed.space_after
+    assert [as_typed.space_after[k] for k in (1, 4)] == [False, False]  # after opening quotes
+    for language, spaces in (("zh", False), ("ar", True), ("he", True)):
+        parser._language = language
+        assert parser._example(typed).space_after == [spaces] * len(typed)
+    parser._language = "en"
     first, second = parser.parse([typed, typeset])
     assert isinstance(first, Tree)
     assert second == dataclasses.replace(first, words=tuple(typeset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,21 @@ def test_trees_and_arcs_are_those_of_its_conllu(pipeline: Path, tmp_path: Path) 
     # It has learned its treebank.
     assert found[0].graph.heads.tolist() == [2, 0, 3, 3]
     assert str(found[3].graph) == "2-1 0-3 3-2 3-4 2-6 6-5"
+
+
+def test_a_pipeline_that_is_installed_as_a_package(
+    pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``spacy download`` installs it: the pipeline is in a folder of its version."""
+    inside = tmp_path / "toy_dep_sm" / "toy_dep_sm-1.0"
+    shutil.copytree(pipeline, inside)
+    (tmp_path / "toy_dep_sm" / "__init__.py").write_text("")
+    (tmp_path / "toy_dep_sm-1.0.dist-info").mkdir()
+    (tmp_path / "toy_dep_sm-1.0.dist-info" / "METADATA").write_text("Name: toy_dep_sm\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert str(inside / "config.cfg") in model_files("spacy", "toy_dep_sm")
+    (found,) = load_parser("spacy", "toy_dep_sm").parse([["dogs", "bark"]])
+    assert str(found.graph) == "0-2 2-1"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("binarize", "workers"), [("right", "1"), ("head", "2"), ("none", "1")])

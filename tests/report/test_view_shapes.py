@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,7 @@ from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_resu
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.export import training_of
 from pdtools.report.model_card import model_card
-from pdtools.report.view.page import Page
+from pdtools.report.view.page import Page, inline_json
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import runs_page
 
@@ -280,6 +281,28 @@ def test_a_run_without_a_validation_yet_beside_one_that_has_them(tmp_path: Path)
             save_page(page, tmp_path / "page.html"), "return all('td b').map((each) => each.textContent);"
         )
         assert bold == [f"{best:.4f}"]
+
+
+def test_what_is_named_twice_or_has_no_item_in_common(tmp_path: Path) -> None:
+    folder, other = write_task(tmp_path / "a", "blimp"), write_task(tmp_path / "b", "blimp")
+    write_run(tmp_path / "run", 4, seed=0)
+    (tmp_path / "link").symlink_to(folder)
+    refused(lambda: results_page([str(folder), str(tmp_path / "link")]), "named twice")
+    refused(lambda: runs_page([str(tmp_path / "run"), f"{tmp_path}/run/"]), "named twice")
+    table = pq.read_table(other / f"{ITEMS}.parquet")
+    names = pa.array([f"{name}-2" for name in table["item"].to_pylist()])
+    pq.write_table(
+        table.set_column(table.column_names.index("item"), "item", names), other / f"{ITEMS}.parquet"
+    )
+    refused(lambda: results_page([str(folder), str(other)]), f"no item that {folder} has too")
+
+
+def test_numbers_that_are_not_finite_are_null_in_a_page() -> None:
+    """Wherever they stand; numbers beside them stay, as does JSON that has no such number."""
+    value = {"a": [1.5, math.nan, ("<", -math.inf)], "b": {"c": math.inf, "d": 2, "e": None}}
+    expected = {"a": [1.5, None, ["<", None]], "b": {"c": None, "d": 2, "e": None}}
+    assert json.loads(inline_json(value)) == expected
+    assert inline_json(value) == inline_json(expected)
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain import gilt as plain
 from search_oracle import EOS, ROOT, row, tiny_model
+from toy_models import loaded
 
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search import beam_search, sample
+from pdtools.search.checkpoints import Searched
 from pdtools.search.kinds import particle_search
+from pdtools.search.model import Model
 from pdtools.search.options import Particles, SearchOptions
-from pdtools.search.parses import Parsed
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.trees import Tree
 
 STRINGS = [[3, 4, 3], [3, 5, 4], [4], [3, 4, 4], [], [3, 5]]
@@ -109,6 +112,25 @@ def test_a_margin_is_from_the_best_hypothesis_that_is_followed() -> None:
     model.scorer.count.bias.data[:2] = torch.tensor([2.0, 2.1])
     (found,) = beam_search(model, [row([3, 4])], search=SearchOptions(beam=600, margin=0.0), k_best=600)
     assert all(len(graph_of_history(history)) == 2 for _, history in found.derivations)
+
+
+def test_arcs_after_each_token_are_those_of_the_best_hypothesis() -> None:
+    asked = Model.of(loaded("gilt", gilt()), SearchOptions(beam=600), parses=True)
+    (found,), (searched,) = asked.score_with_parses(["a b a"]), asked.trace(["a b a"], hypotheses=1)
+    assert isinstance(found, ParsedScore)
+    assert isinstance(searched, Searched)
+    best = [step.derivations[0] for step in searched.result.steps]
+    assert list(found.incremental) == [str(graph_of_history(history)) for history in best]
+    every = enumerate_derivations(asked.loaded.model, searched.encoded.ids.tolist())
+    joint, whole = searched.result.derivations[0]
+    assert joint == pytest.approx(every.joints[0][0], rel=2e-6, abs=1e-5)
+    assert found.incremental[-1] == str(graph_of_history(whole))
+
+
+def test_particles_that_all_end_before_an_impossible_token() -> None:
+    wanted = beam_search(gilt("set"), [row([3, 4])], search=SearchOptions(beam=600))[0].prefix_logprobs
+    (found,) = particle_search(gilt("set"), [row([3, ROOT, 4])], Particles(number=10_000))
+    assert found.prefix_logprobs.tolist() == pytest.approx([*wanted[:2], *[-math.inf] * 3], rel=2e-6)
 
 
 def test_particles_are_unbiased() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,13 @@ from enumeration import (
 )
 from search_oracle import PAD, ROOT, all_attachments, exhaustive_prefixes, parts, row, tiny_model
 
-from pdtools.models import LanguageModel
+from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import beam_search
+from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
+from pdtools.search.scores import Unscorable
+from pdtools.tokenization import train_word_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -34,6 +40,32 @@ def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, sett
     searched = beam_search(model, [row(tokens)], search=SearchOptions(beam=1000))[0].derivations[0][1]
     assert best.tokens.tolist() == tokens
     assert best.attach.tolist() == (searched[1:-1] - 1).tolist()
+
+
+@pytest.mark.parametrize("kind", ["pushdown", "treereg", "gilt"])
+def test_sentences_that_have_no_tree_are_named(kind: str) -> None:
+    """One of unknown words, and one with a word that no tree can have; the others keep their places."""
+    tokenizer = train_word_tokenizer(["a", "b", "\u200b"], text_style="ptb", unk=False)
+    settings: dict[str, Any] = {
+        "treereg": {"treereg_layer": 2, "treereg_share": 0.5},
+        "gilt": {"feature_width": 6},
+    }
+    name = "transformer" if kind == "treereg" else kind
+    model = tiny_model(name, **settings.get(kind, {})).eval()
+    model.use_tokenizer(tokenizer)
+    shards = {"layout": "sentence", "factor": "right"}
+    of = LoadedModel(model, tokenizer, {"model": name, "shards": shards}, Path("there"))
+    asked = Model.of(of, SearchOptions() if kind == "treereg" else SearchOptions(beam=50), parses=True)
+    texts = ["a zebra", "b a", "a \u200b b"]
+    unknown, good, invisible = asked.parse(texts)
+    assert unknown == Unscorable(texts[0], "words unknown to the model: zebra")
+    assert isinstance(good, Parsed)
+    assert good.k_best[0][1].words == ("b", "a")
+    assert invisible == Unscorable(texts[2], "a word without visible characters")
+    if kind != "treereg":
+        first, *others = asked.score_with_parses(texts)
+        assert first == unknown
+        assert all(isinstance(each, ParsedScore) for each in others)
 
 
 @pytest.mark.parametrize("name", ["transformer", "pushdown"])

@@ -135,6 +135,7 @@ def test_tables_of_a_hugging_face_model(gpt2: Path, bos: bool) -> None:
             every = model(torch.tensor([row])).logits[0].double().log_softmax(-1).numpy()
         m = len(score.tokens)
         assert found.ids.tolist() == row[-m:]
+        assert [scorer.vocabulary[token] for token in found.ids] == [each.strip() for each in score.tokens]
         np.testing.assert_allclose(found.logprobs, every[-m - 1 : -1], rtol=2e-6, atol=1e-4)
         np.testing.assert_allclose(found.after, every[-1], rtol=2e-6, atol=1e-4)
         if isinstance(text, str):

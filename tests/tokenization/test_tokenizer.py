@@ -243,11 +243,18 @@ def _foreign(folder: Path, kind: str) -> Path:
     from tokenizers import Tokenizer as Backend
     from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-    if kind == "bytes":
+    if kind in ("bytes", "digits"):
         alphabet = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
         backend = Backend(models.BPE({**alphabet, "Ġt": 256, "Ġth": 257}, [("Ġ", "t"), ("Ġt", "h")]))
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        split = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        several = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), split])
+        backend.pre_tokenizer = split if kind == "bytes" else several
         backend.decoder = decoders.ByteLevel()
+    elif kind == "prepended":  # as Llama's
+        vocabulary = {token: i for i, token in enumerate(["<unk>", *"▁the", "▁t", "▁th", "▁the"])}
+        merges = [("▁", "t"), ("▁t", "h"), ("▁th", "e")]
+        backend = Backend(models.BPE(vocabulary, merges, unk_token="<unk>"))
+        backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     elif kind == "metaspace":
         scores = [("<unk>", 0.0), ("▁", -3.0), ("▁the", -1.0), ("t", -4.0), ("h", -4.0), ("e", -4.0)]
         backend = Backend(models.Unigram(scores, unk_id=0))
@@ -268,6 +275,8 @@ def _foreign(folder: Path, kind: str) -> Path:
     ("kind", "tokens"),
     [
         ("bytes", ["Ġth", "e", "t", "h", "e"]),
+        ("digits", ["Ġth", "e", "t", "h", "e"]),
+        ("prepended", ["▁the", "t", "h", "e"]),
         ("metaspace", ["▁the", "t", "h", "e"]),
         ("subwords", ["the", "the"]),
     ],

@@ -62,6 +62,7 @@ def test_every_kind_of_model_is_counted() -> None:
         ("sgd", "ddp", "cpu", 8),
         ("muon", "ddp", "cpu", 16),
         ("adamw", "fsdp", "cuda", 4),
+        ("adamw", "ddp", "cuda", 16),
     ],
 )
 def test_where_the_limit_is(

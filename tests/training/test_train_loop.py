@@ -750,6 +750,15 @@ def test_a_loss_that_is_not_finite(toy_train: Path, toy_valid: Path, tmp_path: P
     assert not (tmp_path / "run/last").exists()
 
 
+def test_a_validation_loss_that_is_not_finite(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([2.0, math.nan, 1.0]))
+    with pytest.raises(PdtoolsError, match="run: the validation loss is not finite at step 8"):
+        train(toy_train, tmp_path / "run", recipe(eval_every=4), valid=toy_valid)
+    assert load_checkpoint(tmp_path / "run/best").config["step"] == 4
+
+
 def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     stop = StopAfter(2)

@@ -110,6 +110,14 @@ def test_values_in_names_and_data(runs_of: MakeRuns) -> None:
     assert [run.valid for run in runs] == ["v/3/1", "v/3/2"]
 
 
+def test_names_of_keys_that_end_alike(runs_of: MakeRuns) -> None:
+    grid = ["config.normalize=allowed,open", "train.normalize=token"]
+    found = runs_of(grid=grid, model="pushdown", settings=["train.steps=2"])
+    assert [run.name for run in found] == [
+        f"config.normalize={each},train.normalize=token" for each in ("allowed", "open")
+    ]
+
+
 @pytest.mark.parametrize(
     ("grid", "options", "message"),
     [

@@ -217,6 +217,10 @@ def test_windows_are_not_beside_sentences_or_blocks(
     blocks_from_files(
         [str(tmp_path / "text.txt")], tokenizer, tmp_path / "blocks", Rejects("fail"), length=10
     )
+    with pytest.raises(PdtoolsError, match="layout is window, but sentence in the training shards"):
+        train(toy_train, tmp_path / "run", recipe("base", SHORT), valid=window_valid)
+    with pytest.raises(PdtoolsError, match=r"config\.layout is window, but sentence in the training shards"):
+        train(toy_train, tmp_path / "run", recipe("base", SHORT, layout="window"))
     for data in (toy_train, tmp_path / "blocks"):
         with pytest.raises(PdtoolsError, match="windows are for models that learn from windows"):
             train(data, tmp_path / "run", recipe("treereg", SHORT), treereg_shards=window_valid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -16,9 +17,11 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import Tree, arrays, binarize, chunks, read_trees, reader, transforms
 from pdtools.trees.chunks import CHUNK_BYTES, last_tree
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, form, read_block, tiger
 from pdtools.trees.reader import MAX_TREE_CHARS, PART_BYTES, read_tree_lines
 
 A, B = "(S (NN a))", "(S (NN b) (NN c))"
+XML = '<s id="x"><graph><terminals><t{} pos="T"/></terminals><nonterminals></nonterminals></graph></s>'
 SMALLER = 8
 LIMIT = MAX_TREE_CHARS // SMALLER
 
@@ -67,6 +70,35 @@ def test_long_trees_are_given_up(
         with pytest.raises(InputError, match=r"x.mrg:\d+: ") as caught:
             list(read_arrays([str(file)], Rejects(), chunk_bytes=CHUNK_BYTES // SMALLER))
         assert caught.value.reason == rejected[0][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "long"),
+    [
+        ("discbracket", "(S (A 0=a))\n", "(S (A 0=a)\n" + "  (B 1=b)\n" * 99),
+        ("discbracket", "(S (A 0=a))\n", "(S (A 0=a)\n" + "  (B 1=b)\n" * 99 + ")\n"),
+        ("export", "#BOS 1\na\tA\t--\t--\t0\n#EOS 1\n", "#BOS 2\n" + "a\tA\t--\t--\t0\n" * 99 + "#EOS 2\n"),
+        (
+            "tiger-xml",
+            XML.format(' id="a" word="a"') + "\n",
+            XML.format(f' id="{"a" * 400}" word="a"') + "\n",
+        ),
+    ],
+    ids=["unclosed", "closed", "export", "xml"],
+)
+def test_long_trees_of_other_forms_are_given_up(
+    name: str, good: str, long: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (form, tiger):
+        monkeypatch.setattr(module, "MAX_TREE_CHARS", 300)
+    file.write_text(good + long + good)
+    blocks = list(FORMS[name].blocks(str(file)))
+    counts = Counter[str]()
+    read = [one for block in blocks for one in read_block(FORMS[name], block, ReadOptions(), counts)]
+    assert [isinstance(one, ReadTree) for one in read] == [True, False, True]
+    assert read[1].reason == form.TOO_LONG  # type: ignore[union-attr]
+    assert [block.line for block in blocks] == [1, good.count("\n") + 1, (good + long).count("\n") + 1]
+    assert all(len(block.text) <= 300 for block in blocks)
 
 
 def test_a_tree_at_the_limit_is_read_by_both_readers(file: Path) -> None:

@@ -83,11 +83,6 @@ class Template:
                 parts.append(_Column(name, tuple(filters)))
         return cls(text, (*parts, *([text[end:]] if end < len(text) else [])))
 
-    @property
-    def names(self) -> list[str]:
-        """The columns in the template."""
-        return [part.name for part in self._parts if isinstance(part, _Column)]
-
     def lacks(self, cells: Cells) -> bool:
         """Return whether a column of the template is missing in a row, or has nothing in it."""
         try:

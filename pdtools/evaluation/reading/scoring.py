@@ -144,6 +144,8 @@ class ModelWords:
 def external_words(times: ReadingTimes) -> list[ModelWords]:
     """Surprisals of words from columns of the table: each (:attr:`Columns.surprisal`) is a model, in bits.
 
+    Words that nobody has a time for have theirs too: they are predictors of the words after them.
+
     Raises:
         PdtoolsError: if a cell is not a number, or a word has two.
     """
@@ -151,7 +153,8 @@ def external_words(times: ReadingTimes) -> list[ModelWords]:
     made = []
     for name in names:
         bits = np.full(len(times.text_of_word), np.nan)
-        for word, cell in zip(times.word.tolist(), times.label(name).tolist(), strict=True):
+        cells = [*times.label(name), *times.label(name, untimed=True)]
+        for word, cell in zip([*times.word.tolist(), *times.untimed_word.tolist()], cells, strict=True):
             if cell in NO_TIME:
                 continue
             try:

@@ -113,6 +113,7 @@ class ReadingTimes:
         columns: the columns that were read.
         labels: cells of the table's other columns, by their names, each (n,).
         untimed: the same of the rows without a time.
+        untimed_word: int64, the index of the word of each row without a time.
         notes: doubtful readings of the table, each a line for people.
     """
 
@@ -125,6 +126,7 @@ class ReadingTimes:
     columns: Columns
     labels: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
     untimed: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    untimed_word: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     notes: tuple[str, ...] = ()
 
     @property
@@ -306,6 +308,7 @@ def read_times(
         columns=own,
         labels={name: cells[has_time] for name, cells in labels.items()},
         untimed={name: cells[~has_time] for name, cells in labels.items()},
+        untimed_word=word[~has_time],
         notes=tuple(notes),
     )
 

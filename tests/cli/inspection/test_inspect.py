@@ -15,6 +15,7 @@ import torch
 
 from pdtools.cli.main import run
 from pdtools.inspection.stack_attention import Inspection, LayerStacks, inspect_stacks, replay
+from pdtools.inspection.tracing import trace
 from pdtools.models import load_checkpoint
 from pdtools.report.stacks import print_stacks
 
@@ -72,6 +73,9 @@ def test_numbers_of_a_task(
     else:
         assert found["tokens"][-8:] == ["a", "b", "b", "a", *["<out>"] * 4]
         assert len(found["tokens"]) == (8 if settings else 9)  # as released, ROOT is not read
+    traced = json.loads(json.dumps(trace(str(model), "a b b a").to_json()))
+    assert (traced["tokens"], traced["stacks"]["layers"]) == (found["tokens"], found["layers"])
+    assert {len(traced[name]) for name in ("word", "starts", "ends", "surprisals")} == {len(found["tokens"])}
     said = [word for word in found["predicted"] if word is not None]
     assert len(said) == (3 if len(settings) == 2 else 4)
     assert set(said) <= {"a", "b"}

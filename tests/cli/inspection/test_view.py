@@ -92,6 +92,17 @@ def test_sentences(models: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
     (figures / "mine.txt").write_text("")
     assert run([*command, "--overwrite", "--quiet"]) == 1
     assert "mine.txt" in capsys.readouterr().err
+    gold = tmp_path / "one.trees"
+    gold.write_text("(S (NP (X a) (X b)) (X c))\n")
+    (tmp_path / "none.txt").write_text("\n\n")
+    of_model = ["--model", str(models["base"]), "-o", str(tmp_path / "other.html")]
+    for given, said in (
+        ([str(trees), "--from", "treebank", "--gold", str(gold)], f"{gold}: 1 trees for 2 sentences"),
+        ([str(tmp_path / "none.txt")], f"{tmp_path / 'none.txt'}: no sentences"),
+    ):
+        assert run(["view", *given, *of_model]) == 1
+        assert capsys.readouterr().err == f"pdtools: {said}\n"
+    assert not (tmp_path / "other.html").exists()
 
 
 def test_a_pair_with_a_hugging_face_model(models: dict[str, Path], tmp_path: Path) -> None:
@@ -196,6 +207,7 @@ def test_pages_are_those_of_python_with_every_option(
         ([], 2, "name the page"),
         (["--text", "a", "-o", "x.html"], 2, "--model"),
         (["--pair", "a", "b", "--text", "a", "--model", "m", "-o", "x.html"], 2, "--pair brings"),
+        (["--text", "a", "--model", "m", "--model", "m", "-o", "x.html"], 2, "a model is given twice"),
         (["nowhere", "-o", "x.html"], 1, "nowhere"),
     ],
 )

@@ -25,6 +25,11 @@ def test_recipes_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_pa
     listed = json.loads(capsys.readouterr().out)
     assert [recipe["name"] for recipe in listed] == RECIPES.names
     assert all(recipe["about"] for recipe in listed)
+    assert run(["config", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == RECIPES.names
+    said = [name + about for name, about in (recipe.values() for recipe in listed)]
+    assert "".join("".join(lines).split()) == "".join("".join(said).split())
     for name in RECIPES.names:
         assert run(["config", "show", name]) == 0
         mine = tmp_path / f"{name}.toml"

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,8 @@ def test_signals_that_somebody_else_takes_stop_nothing(number: int) -> None:
                 signal.raise_signal(number)
                 assert interruption()
                 assert interruption.received == number
+                with pytest.raises(KeyboardInterrupt) if number == signal.SIGINT else nullcontext():
+                    signal.raise_signal(number)  # a second Ctrl-C does not wait for the end of a step
             assert signal.getsignal(number) == handler
     finally:
         signal.signal(number, before)

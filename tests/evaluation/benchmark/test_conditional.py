@@ -17,7 +17,7 @@ from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Score, String
-from pdtools.evaluation.benchmark.outcomes import Part, part_of
+from pdtools.evaluation.benchmark.outcomes import Part, judge, part_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_model
 from pdtools.search.model import Model
@@ -257,6 +257,14 @@ def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name:
     # A context ends before a blank, at which no token of this model goes on.
     expected[given] += transformers_losses(folder, [texts[i][: starts[i]] for i in given])
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-3)
+
+
+def test_nothing_is_divided_by_a_number_of_tokens_that_is_not_known() -> None:
+    parts = {"a": Part(-6.0, None), "b": Part(0.0, 0)}
+    strings = {name: String(name) for name in parts}
+    reason = "a: its number of tokens is not known; b: it has no tokens to divide by"
+    found = judge(Formula.parse("a > b", parts), Score("per_token"), strings, parts)
+    assert found == ("unscorable", None, reason)
 
 
 def test_words_are_what_stands_between_blanks_of_any_number() -> None:

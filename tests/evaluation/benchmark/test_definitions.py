@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import threading
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +44,7 @@ CROSSING = [
         ("g", "v", "e", True, 2),
     ),
 ]
+OF_LINES = {"good": "{good.1}", "bad": "{bad.1}"}
 PAIRS = {"strings": {"good": "{good}", "bad": "{bad}"}}
 
 
@@ -103,6 +106,9 @@ def test_templates_reach_into_columns() -> None:
         "{question.stem.x}": "column 'stem' holds no 'x': it is 's'",
         "{a.b.c}": "column 'a.b' holds no 'c': it is 'x'",
         "{b.c}": "no column 'b.c' (there are: choices, question, a.b, a)",
+        "{choices.text|2}": "column 'choices.text': there is no number 2 (from 0) of ['p', 'q']",
+        "{choices.text|0|0}": "column 'choices.text': there is no number 0 (from 0) of 'p'",
+        "It is {choices.text}": "['p', 'q'] is no text: name one of it, {column|0}",
     }.items():
         with pytest.raises(PdtoolsError) as error:
             Template.parse(text).value(row)
@@ -147,6 +153,26 @@ def test_forms_of_files(tmp_path: Path, name: str, text: str, form: dict[str, An
     of = benchmark(form=form)
     assert texts(tmp_path, of) == texts(tmp_path / name, of)
     assert texts(tmp_path, of) == [{"good": 'a "b", c', "bad": "b"}, {"good": "d", "bad": "e"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("a\nb\nc\nd\n", {"rows": {"every": 2, "as": ["good", "bad"]}, "strings": OF_LINES}),
+        ("good|bad\na|b\nc|d\n", {"form": {"delimiter": "|"}}),
+    ],
+)
+def test_items_of_a_pipe_are_read_once(tmp_path: Path, text: str, of: dict[str, Any]) -> None:
+    """And can be gone through again; its name says nothing of its form."""
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+    writing.start()
+    items = Items(tmp_path / "pipe", benchmark(**of))
+    writing.join()
+    (tmp_path / "pipe").unlink()  # an error then, if it were opened again, and no endless wait
+    for _ in range(2):
+        found = [{name: string.text for name, string in item.strings.items()} for item in items]
+        assert found == [{"good": "a", "bad": "b"}, {"good": "c", "bad": "d"}]
 
 
 def test_quotes_of_tsv_can_be_kept(tmp_path: Path) -> None:
@@ -569,6 +595,12 @@ def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
         ),
         (
             "a.tsv",
+            "r\tk\ts\nyes\t1\ta\nyes\t1\tb\nno\t1\tc\n",
+            {"rows": {"by": "{k}", "role": "{r}", "good": "yes", "bad": "no"}, "strings": OF_ROWS},
+            "a.tsv:3: a second good of the item 1",
+        ),
+        (
+            "a.tsv",
             "r\tk\ts\nyes\t1\ta\nmaybe\t1\tb\n",
             {"rows": {"every": 2, "role": "{r}", "good": "yes", "bad": "no"}},
             "a.tsv:3: {r} is 'maybe', not one of yes, no",
@@ -577,6 +609,13 @@ def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
         ("a.jsonl", '{"options": ["a", "a"], "label": "a"}', OPTIONS, "2 of 2 options are right: 'a'"),
         ("a.jsonl", '{"options": ["a", "b"], "label": 2}', OPTIONS, "none of 2 options is right: 2"),
         ("a.jsonl", '{"options": ["a"], "label": 0}', OPTIONS, "not a list of two texts or more"),
+        (
+            "a.jsonl",
+            '{"options": "ab", "label": 0}',
+            OPTIONS,
+            "the options are 'ab', not a list of two texts",
+        ),
+        ("a.jsonl", '{"option": ["a", "b"], "label": 0}', OPTIONS, "a.jsonl:1: no column 'options'"),
         (
             "a.jsonl",
             '{"options": ["a", null], "label": 0}',

@@ -93,6 +93,9 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     limited = evaluate_items(Items(tmp_path, labelled(), limit=1), scorer)
     assert (limited.settings["threshold"], limited.counts["items_for_threshold"]) == (-4.0, 2)
     assert limited.table("strings")["text"].to_pylist() == ["a", "aaaa"]
+    no_train = word_scorer(unknown=frozenset({"aa", "aaaa", "zebra"}))
+    with pytest.raises(InputError, match="no item that a threshold could be chosen on has a score"):
+        evaluate_items(Items(tmp_path, labelled()), no_train)
     given_one = evaluate_items(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}
 

@@ -18,7 +18,7 @@ from wide_items import pair_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
-from pdtools.evaluation.comparison.compare import ComparedModels, compare
+from pdtools.evaluation.comparison.compare import ComparedModels, compare, difference_of
 from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.comparison.statistics import mcnemar
@@ -118,6 +118,12 @@ def test_the_interval_of_few_items_is_that_of_all_samples(
         assert ends(overall) is None
     else:  # a quantile of 10,000 samples may be the next sum
         assert ends(overall) == pytest.approx([low, high], abs=1.01 / n)
+    only_a, only_b = items.count(-1), items.count(1)
+    low, high = ends(overall) or (None, None)
+    assert difference_of(a, b) == {
+        **{"items": n, "a": pytest.approx(only_a / n), "b": pytest.approx(only_b / n)},
+        **{"low": low, "high": high, "only_a": only_a, "only_b": only_b, "p": mcnemar(only_a, only_b)},
+    }
 
 
 @pytest.mark.parametrize(("sizes", "has_interval"), [((10,), True), ((1,) * 40, False), ((2,) * 9, True)])

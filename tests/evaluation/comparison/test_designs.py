@@ -254,6 +254,11 @@ def test_items_that_lack_a_condition_are_named_by_rows(tmp_path: Path) -> None:
         (FRAME, "Ambiguity=", "--factors Ambiguity=: write NAME,NAME or NAME=REFERENCE,NAME=REFERENCE"),
         (FRAME, "Length,length", "--factors Length,length: length is there twice"),
         (FRAME[FRAME.Length == "long"], "Length", "t.csv: --factors: Length has one level, 'long'"),
+        (
+            FRAME.assign(Length=range(len(FRAME))),
+            "Ambiguity,Length",
+            "t.csv: --factors: Length has 48 levels: '0', '1', ",
+        ),
         (FRAME.drop(columns="Item"), "Length", "t.csv: no row has an item, and effects are within items ("),
         (FRAME, "a,b,c", "t.csv: --factors: no columns a, b, c, and conditions are not of 3 parts with a _ "),
         (
@@ -280,6 +285,7 @@ def test_refused(frame: pd.DataFrame, factors: str, said: str, tmp_path: Path) -
         ({"region": "verb"}, "--region verb: no such region (there are 1, 2)"),
         ({"groups": {"g": ["x*"]}}, "--group g=x*: no such model (there are m, n)"),
         ({"groups": {"g": ["m"], "h": ["*"]}}, "m is in two groups, g and h"),
+        ({"groups": {"n": ["m"]}}, "two groups named n: a model that is not in the group has its name"),
         ({"baseline": "x"}, "no group named x (there are m, n)"),
     ],
 )

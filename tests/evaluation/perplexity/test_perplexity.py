@@ -310,6 +310,14 @@ def test_shards_of_another_kind_are_refused(
             search=SearchOptions(beam=1),
             rejects=Rejects(),
         )
+    loaded.config["shards"]["layout"] = "window"
+    with pytest.raises(InputError, match="layout sentence, but the model was trained with layout window"):
+        evaluate_perplexity(
+            make_shards(tmp_path / "same", tokenizer),
+            loaded,
+            search=SearchOptions(beam=1),
+            rejects=Rejects(),
+        )
 
 
 # Settings of --binarize, and trees: as they are, or with groups.

@@ -194,6 +194,25 @@ def test_conditions_without_a_time_are_not_said_to_be_absent(
     assert line in capsys.readouterr().err
 
 
+def test_words_after_the_critical_one_need_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An effect is at the places where both conditions have times; the critical word has to be one."""
+    frame = table(tmp_path)
+    whole = evaluate(tmp_path, *PREDICT, samples="100")["scores"]["effects"]
+    for place, found in ((1, [whole[0], whole[2]]), (0, None)):
+        frame.loc[(frame.condition == "easy") & (frame.roi == place), "time"] = np.nan
+        frame.to_csv(tmp_path / "times.csv", index=False)
+        if found:
+            made = evaluate(tmp_path, *PREDICT, samples="100")["scores"]["effects"]
+            assert [each["roi"] for each in made] == [0, 2]
+            assert made == found
+    given = ["eval-reading", str(tmp_path / "times.csv"), "--column", "item=item+condition"]
+    assert run([*given, "--column", "surprisal=gpt", "--samples", "100", "--quiet", *PREDICT]) == 1
+    reason = "hard − easy: no critical word (roi 0) has a time and values of all models"
+    assert reason in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("infinite", ["inf", "-inf", "Infinity"])
 def test_infinite_bits_are_left_out_as_missing_ones_are(tmp_path: Path, infinite: str) -> None:
     """Of fillers and at a critical word."""
@@ -229,6 +248,10 @@ def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(
     times = read_times(str(tmp_path / "t.tsv"), columns={"surprisal": "gpt"})
     assert times.label("set").tolist() == ["B", "C"]
     with pytest.raises(PdtoolsError, match=f"gpt is {second} and {first} of the same word"):
+        external_words(times)
+    (tmp_path / "t.tsv").write_text((tmp_path / "t.tsv").read_text().replace(f"C\t{second}", "C\tmany"))
+    times = read_times(str(tmp_path / "t.tsv"), columns={"surprisal": "gpt"})
+    with pytest.raises(PdtoolsError, match="gpt is 'many', not a number of bits"):
         external_words(times)
 
 

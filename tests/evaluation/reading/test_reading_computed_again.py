@@ -140,11 +140,7 @@ class Corpus:
                 times = taken.get(key, [])
                 count = known.get(word.strip("(),.").lower())
                 beside = [self.sentence.get((name, key[1] + step)) for step in (-1, 1)]
-                # Bits are in rows with a time, whoever read the word.
-                rated = any(
-                    row["key"] == key and row["time"] not in ("", "NA", ".") for row in self.rows_of(key)
-                )
-                a, b = self.bits[key] if rated and key in there else (math.nan, math.nan)
+                a, b = self.bits[key] if key in there else (math.nan, math.nan)  # also if nobody has a time
                 excluded = None
                 if not times:
                     excluded = "no reading time"
@@ -180,13 +176,6 @@ class Corpus:
         lacking = frame[list(itertools.chain(*every))].isna().any(axis=1) & frame.excluded.isna()
         frame.loc[lacking, "excluded"] = "the words before it have no values"
         return frame
-
-    def rows_of(self, key: Key) -> list[dict[str, Any]]:
-        if not hasattr(self, "_by_key"):
-            self._by_key: dict[Key, list[dict[str, Any]]] = {}
-            for row in self.kept_rows:
-                self._by_key.setdefault(row["key"], []).append(row)
-        return self._by_key.get(key, [])
 
     def time(self, row: dict[str, Any]) -> float | None:
         if row["time"] in ("", "NA", ".") or not self.least <= float(row["time"]) <= self.most:

@@ -265,10 +265,14 @@ def test_what_has_no_slope(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         if name == "short":
             changed["settings"]["models"] = {}
         (folder / name / "results.json").write_text(json.dumps(changed))
+    (folder / "other").mkdir()
+    document["settings"]["task"] = "attention"
+    (folder / "other" / "results.json").write_text(json.dumps(document))
     hint = "--slopes: the folder after -o of pdtools eval-reading, with the same --model"
     refused = {
         ("windows", "r"): f"no slope of windows: it is none of its models (base, pushdown) ({hint})",
         ("base", "entropy"): f"no slope of surprisal of base, only of entropy ({hint})",
+        ("base", "other"): f"no slopes: results of another evaluation ({hint})",
         ("base", "short"): f"no slope of base: it is none of its models (base, pushdown) ({hint})",
         (
             "base",
@@ -350,6 +354,11 @@ def test_effects_of_a_table_with_milliseconds(tmp_path: Path, capsys: pytest.Cap
         f"pdtools: {tmp_path / 't.csv'}:6: ms of m is not its surprisal times the slope of its other rows"
         " (pdtools surprisal --slopes writes it)\n"
     )
+    frame.astype({"ms": object}).replace({"ms": {frame.ms[4]: "fast"}}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    assert run(given) == 1
+    assert f"{tmp_path / 't.csv'}:6: surprisal and ms are " in capsys.readouterr().err
     frame.drop(columns="ms_high").to_csv(tmp_path / "t.csv", index=False)
     assert run(given) == 0
     out, err = capsys.readouterr()

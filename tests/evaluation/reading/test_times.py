@@ -174,6 +174,10 @@ def test_sap(tmp_path: Path) -> None:
         ([TIDY[0], "a 1 w s fast"], "t.tsv:2: time is 'fast', not a number"),
         ([TIDY[0], "a 1 w s -3"], "time is -3, not a time"),
         ([TIDY[0], "a 1 w s 200", "a 1 v s 200"], "t.tsv:3: word 1 of item a is 'v' here, and 'w' before"),
+        (
+            [f"{TIDY[0]} sentence", "a 1 w s 200 x", "a 1 w t 200 y"],
+            "t.tsv:3: word 1 of item a is of another sentence than before",
+        ),
         ([TIDY[0], "a 1 w s 200", "a 3 v s 200"], "item a has no word 2"),
         ([TIDY[0], "a 0 w s 200", "a 2 v s 200"], "item a has no word 1"),
     ],

@@ -15,6 +15,7 @@ from treereg_oracle import Nested, binary_trees, brackets, edge, split_score
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.decoding import CheckpointParser
 from pdtools.search.options import SearchOptions
@@ -148,6 +149,9 @@ def test_as_a_parser(folder: Path) -> None:
     (tree,) = parser.parse([["a", "b", "c"]])
     ((_, wanted),) = next(load_model(folder, SearchOptions(cky=True), parses=True).parse(["a b c"])).k_best  # type: ignore[union-attr]
     assert tree == wanted
+    spaced, good = parser.parse([["a b", "c"], ["a", "c"]])  # which the model would read as three words
+    assert spaced == ParseFailure("a word with white space in it")
+    assert isinstance(good, Tree)
     assert isinstance(next(load_model(folder, parses=True).parse(["dog"])), Unscorable)
 
 

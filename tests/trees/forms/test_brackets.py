@@ -207,6 +207,9 @@ def test_words_in_brackets_and_ids(tmp_path: Path) -> None:
         "(S (NN pesta\u00a0olah\u00a0raga) (Z ,))",
         "(NP (NN a))",
     ]
+    (tmp_path / "a").write_text("(S (N (a)) (V (c)) b)\n")  # a word among them without brackets
+    (one,), _ = read_file("penn-loose", tmp_path / "a")
+    assert str(one.tree) == "(S (N a) (V c) b)"
     assert others == []
     assert counts["ids before trees left out"] == 2
     assert taken_out.kinds == {"*": 2, "*T*": 1, "0": 1}
@@ -239,6 +242,23 @@ def test_broken_brackets_cost_no_other_tree(name: str, tmp_path: Path) -> None:
         (12, "text between trees"),
         (14, "unbalanced brackets: not closed"),
     ]
+
+
+@pytest.mark.parametrize("name", ["discbracket", "penn-historical", "penn-loose"])
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("(S (N 0=a))) ((S (N 0=b))", "unbalanced brackets: closed too often"),
+        ("(S (N 0=a)) text", "text between trees"),
+    ],
+)
+def test_brackets_that_balance_in_number_alone(name: str, broken: str, reason: str, tmp_path: Path) -> None:
+    good = "(S (N 0=a) (V 1=b))\n"
+    text = f"{good}{broken}\n{good}"
+    (tmp_path / "a").write_text(text if name == "discbracket" else re.sub(r"\d=", "", text))
+    read, (other,) = read_file(name, tmp_path / "a")
+    assert [one.tree.words for one in read] == [("a", "b")] * 2
+    assert (other.line, other.reason) == (2, reason)  # type: ignore[union-attr]
 
 
 # --- real files ---------------------------------------------------------------------------------

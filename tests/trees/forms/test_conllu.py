@@ -171,6 +171,7 @@ def test_columns_of_each_file(file: Path) -> None:
         ("# global.columns = ID FORM UPOS\n1\ta\tX\n", False, "# global.columns names no column HEAD"),
         ("# global.columns = ID HEAD\n1\t0\n", True, "# global.columns names no column FORM"),
         ("# global.columns = ID FORM HEAD\n1\ta\n", False, "2 columns between tabs, not 3: cut off, or "),
+        ("1\ta\t_\t-NONE-\t_\t_\t0\troot\t_\t_\n", False, "the tag -NONE- of word 1 is for empty words"),
         ("# global.columns = ID FORM\n1\ta\n", True, "no enhanced dependencies in the column DEPS"),
     ],
 )

@@ -298,6 +298,20 @@ def test_damaged_export(text: str, line: int, reason: str, tmp_path: Path) -> No
     assert other.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "cut", "reason"),
+    [
+        ("export", GOOD, "#BOS 1\na\tA\t--\t--\t0\n", "cut off: no #EOS"),
+        ("tiger-xml", tiger(("a/A/--/500 b/B/--/500", "500/S/--/0")), "<s><graph>", "cut off: no </s>"),
+    ],
+)
+def test_a_file_that_ends_in_a_sentence(name: str, good: str, cut: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(good + cut)
+    read, (other,) = read_file(name, tmp_path / "a")
+    assert [str(one.tree) for one in read] == ["(S (A a) (B b))"]
+    assert (other.line, other.reason) == (good.count("\n") + 1, reason)  # type: ignore[union-attr]
+
+
 S = (
     '<s id="x"><graph><terminals><t id="a" word="w" pos="T"/></terminals>'
     "<nonterminals>{}</nonterminals></graph></s>"

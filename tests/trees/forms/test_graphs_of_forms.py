@@ -193,7 +193,7 @@ def test_ten_columns_are_not_conllu(file: Path) -> None:
     ],
 )
 def test_bad_semantic_dependencies(file: Path, row: str, reason: str) -> None:
-    file.write_text(f"1\ta\ta\tA\t+\t+\t_\t_\n{row}\n\n1\tit\tit\tA\t+\t-\n")
+    file.write_text(f"1\ta\ta\tA\t+\t+\t_\t_\n{row}\n\n1\tit\tit\tA\t+\t-\n\n# the end\n")
     (read,), (other,) = read_file("sdp", file)
     assert graph_of(read) == "0-1"
     assert reason in other.reason
