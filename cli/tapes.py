@@ -133,7 +133,7 @@ def tapes(
             )
         if shards.plan != Plan():
             raise typer.BadParameter(
-                "--prompts are read by one process at once: drop --workers, --shard, --scheduler and --resume"
+                "--prompts are read by one process: drop --workers, --shard, --scheduler and --resume"
             )
         if isinstance(used, TokenizerSettings):
             raise typer.BadParameter("--prompts need the --tokenizer of a model, or of other shards")

@@ -141,8 +141,8 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
 
     Returns:
         ``scores``: by passes, score and condition the values, mean and deviation; ``families``: of each
-        family whose runs are there, the differences of margins after the last pass, with p corrected;
-        ``others``: of every other score.
+        family whose runs have all ended, the differences of margins after the last pass, with p corrected;
+        ``others``: of every other score of its conditions.
     """
     conditions: dict[str, list[str]] = {}
     for run in sorted(runs):
@@ -157,7 +157,7 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
     last = max(values)
     families, others = [], []
     for pairs in plan.families:
-        if not set().union(*pairs) <= conditions.keys():  # whose runs are still to come
+        if any(len(conditions.get(name, ())) < plan.seeds for pair in pairs for name in pair):
             continue
         family = [
             {"a": a, "less": b, "score": score, "passes": last}

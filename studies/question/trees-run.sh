@@ -23,15 +23,20 @@ train() {
         --set "train.attachment_weight=$6" --set "train.seed=$7" --set "train.keep_at=[$8]"
 }
 
+# perplexity SHARDS MODEL CHECKPOINT OUTPUT: exact, or by particles
+perplexity() {
+    particles=
+    [ "$2" != pushdown ] || particles="--no-marginal --particles 100"
+    pdtools eval-ppl "$1" --model "$3" --threads 1 --quiet $particles --resume -o "$4" >/dev/null
+}
+
 case $1 in
 try)
     try=$OUT/tuning/${2}_${3}_$4
     [ ! -e "$try/ppl/results.json" ] || exit 0
     ! grep -qs "^$2 $3 $4: " "$here/tried-trees.txt" || exit 0
     train "$try/run" "$OUT/shards/train" "$2" $((2 * pass)) "$3" "$4" 0 "" || exit 1
-    particles=
-    [ "$2" != pushdown ] || particles="--no-marginal --particles 100"
-    pdtools eval-ppl "$OUT/valid-500" --model "$try/run/last" --threads 1 --quiet $particles --resume -o "$try/ppl" >/dev/null || exit 1
+    perplexity "$OUT/valid-500" "$2" "$try/run/last" "$try/ppl" || exit 1
     ;;
 fold)
     fold=$OUT/folds/$2
@@ -60,10 +65,7 @@ SETTINGS
             --threads 1 --quiet --resume -o "$results/blimp" >/dev/null || exit 1
     done
     [ -n "$SUITES" ] && [ -n "$BLIMP" ] || exit 0
-    particles=
-    [ "$model" != pushdown ] || particles="--no-marginal --particles 100"
-    pdtools eval-ppl "$OUT/test-500" --model "$run/step-$((7 * pass))" --threads 1 --quiet $particles --resume \
-        -o "$OUT/results/$2-$3/7/ppl" >/dev/null || exit 1
+    perplexity "$OUT/test-500" "$model" "$run/step-$((7 * pass))" "$OUT/results/$2-$3/7/ppl" || exit 1
     mkdir -p "$here/scores-trees"
     python "$here/margins.py" collect "$OUT/results/$2-$3" -o "$here/scores-trees/$2-$3.csv.gz"
     ;;
