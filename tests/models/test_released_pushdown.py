@@ -264,6 +264,27 @@ def test_a_text_is_read_as_by_gpt2(folder: Path, tmp_path: Path, text: str, text
     assert ours.vocab_size == len(numbers) + 2
 
 
+def test_shards_are_tokenized_like_sentences(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "trees").write_text("(S (NP (D The) (N cat)) (VP (V did) (ADV n't) (V sleep)) (. .))\n" * 2)
+    assert run(["import", str(folder / "pushdown"), "-o", str(tmp_path / "model"), "-q"]) == 0
+    shards = str(tmp_path / "shards")
+    assert (
+        run(["tapes", str(tmp_path / "trees"), "-o", shards, "--tokenizer", str(tmp_path / "model"), "-q"])
+        == 0
+    )
+    from pdtools.shards import ShardSet
+
+    loaded = load_checkpoint(tmp_path / "model")
+    encoded = loaded.tokenizer.encode(split_words("The cat did n't sleep .", "ptb"))
+    assert ShardSet.open(shards).tokens(0).tolist() == encoded.ids.tolist()
+    capsys.readouterr()
+    assert run(["eval-ppl", shards, "--model", str(tmp_path / "model"), "--beam", "300", "--json", "-q"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    (score,) = load_model(tmp_path / "model", SearchOptions(beam=300)).score(["The cat did n't sleep ."])
+    per_token = -score.total / (len(encoded.ids) - 1)
+    assert np.log(scores["ppl_token_marginal"]) == pytest.approx(per_token, abs=1e-5)
+
+
 def test_an_import_is_evaluated_and_exported_like_any_model(
     folder: Path, tmp_path: Path, capsys: Any
 ) -> None:

@@ -24,6 +24,8 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
 
+TEXTS = ["a b c", "c b"]
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -43,6 +45,27 @@ def printed(command: list[object], capsys: pytest.CaptureFixture[str]) -> pd.Dat
 
 def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(ours, theirs, atol=1e-6, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("base", ["nats", "entropy", "rank"]),
+        ("pushdown", []),
+        ("pushdown", ["parses"]),
+        ("pushdown", ["words", "entropy"]),
+        ("tg", ["entropy", "rank"]),
+        ("tg", ["words", "entropy"]),
+    ],
+)
+def test_surprisals_are_the_commands(
+    folders: dict[str, Path], kind: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = pdtools.load(folders[kind], beam=20)
+    flags = [f"--{option}" for option in options]
+    texts = [part for text in TEXTS for part in ("--text", text)]
+    command = ["surprisal", *texts, "--model", folders[kind], "--beam", 20, *flags]
+    same(model.surprisal(TEXTS, **dict.fromkeys(options, True)), printed(command, capsys))
 
 
 def test_entropies_and_ranks_by_enumeration(folders: dict[str, Path]) -> None:
@@ -97,6 +120,36 @@ def test_pairs_are_scored_as_eval_blimp_does(folders: dict[str, Path], tmp_path:
     for none in (table[:0], []):
         assert list(model.score(none).columns) == list(model.score(table).columns)
         assert not len(model.score(none))
+
+
+def test_parses_and_samples_are_the_commands(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = pdtools.load(folders["pushdown"], beam=10)
+    scores = tmp_path / "scores.tsv"
+    texts = [part for text in TEXTS for part in ("--text", text)]
+    command = [
+        "decode",
+        *texts,
+        "--model",
+        folders["pushdown"],
+        "--beam",
+        10,
+        "--k-best",
+        2,
+        "--scores",
+        scores,
+    ]
+    assert run([*map(str, command), "--device", "cpu", "--quiet"]) == 0
+    trees = capsys.readouterr().out.splitlines()
+    wanted = pd.read_csv(scores, sep="\t", quoting=csv.QUOTE_NONE)
+    found = model.parse(TEXTS, k_best=2)
+    pd.testing.assert_frame_equal(found, wanted, atol=1e-5, rtol=1e-2, check_dtype=False)
+    assert found[found["rank"] == 1].tree.tolist() == trees
+    assert [str(tree) for tree in pdtools.load(folders["pushdown"], beam=10).trees("a b c")] == trees[:1]
+    assert run(["sample", "--model", str(folders["pushdown"]), "-n", "4", "--quiet", "--device", "cpu"]) == 0
+    assert model.sample(4).tree.tolist() == capsys.readouterr().out.splitlines()
+    assert pdtools.load(folders["base"]).sample(2).tree.isna().all()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -316,6 +369,33 @@ def test_what_is_no_argument_is_said_in_one_line(
     with pytest.raises(PdtoolsError, match=line) as caught:
         call(pdtools.load(folders["base"]))
     assert "\n" not in str(caught.value)
+
+
+def test_the_models_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["surprisal", "--text", "The dog that chased the cats barks.", "--device", "cpu"]
+    totals = {}
+    for name in ("demo", "demo-base"):
+        assert run([*command, "--model", name]) == 0
+        out, err = capsys.readouterr()
+        table = pd.read_csv(io.StringIO(out), sep="\t")
+        assert table.token.tolist() == ["The", "dog", "that", "chased", "the", "cats", "barks", ".", "<eos>"]
+        totals[name] = table.surprisal.sum()
+        assert math.isfinite(totals[name])
+        assert err.splitlines()[0].startswith(f"{name}: the ")
+        assert "knows only the words of the bundled grammar" in err
+        assert run([*command, "--model", name, "--quiet"]) == 0
+        assert capsys.readouterr().err == ""
+    assert totals["demo"] != totals["demo-base"]
+    pair = ("The dog that chased the cats barks.", "The dog that chased the cats bark.")
+    assert pdtools.load("demo").score([pair]).correct.tolist() == [True]
+    assert run(["decode", *command[1:], "--model", "demo", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("(X (X (X (XX The) (XX dog)) (X (XX that) (X (XX chased)")
+    (tmp_path / "demo").mkdir()
+    assert run([*command, "--model", "demo"]) == 1  # a folder of that name wins
+    assert capsys.readouterr().err.startswith("demo: the one in this folder, not the Pushdown LM to try")
 
 
 def test_equally_probable_tokens_are_in_the_order_of_the_vocabulary(

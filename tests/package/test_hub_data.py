@@ -236,6 +236,7 @@ def test_without_a_hub(
         ("o/n/c.1:a:b", ("o/n", None, "c.1", "a", "b")),
         ("o/n@v1/c:a:b", ("o/n", "v1", "c", "a", "b")),
         ("o/n@refs/convert/parquet:a:b", ("o/n", "refs/convert/parquet", None, "a", "b")),
+        ("o/n@refs/pr/3/c:a:b", ("o/n", "refs/pr/3", "c", "a", "b")),
         ("sets:a:b", ("sets", None, None, "a", "b")),
         ("./sets/c:a:b", ("sets", None, "c", "a", "b")),
         ("C:o/n:a:b", None),

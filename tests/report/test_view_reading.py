@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -293,8 +294,10 @@ def test_results_without_effects_or_coefficients(tmp_path: Path) -> None:
         ({"human": {"value": 1.0, "low": "x", "high": 2.0}}, "effects.*.human.low"),
         ({"predicted": None}, "effects.*.predicted.value"),
         ({"roi": -1}, "effects.*.roi"),
+        ({"ratio": 5}, "effects.*.ratio"),
         ({"ratio": {"value": "x"}}, "ratio.value"),
         ("x", "effects.*.contrast"),
+        (None, "effects.*.contrast"),
     ],
 )
 def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
@@ -304,6 +307,16 @@ def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
         results_page([folder])
     assert said in str(error.value)
     assert "results.json" in str(error.value)
+
+
+@pytest.mark.parametrize("value", [5, {"surprisal": 5}, {"surprisal": {"sum": {"for_new": {"value": 1}}}}])
+def test_damaged_coefficients(value: Any, tmp_path: Path) -> None:
+    folder = Path(write(tmp_path / "reading"))
+    document = json.loads((folder / "results.json").read_text())
+    document["scores"]["by_model"]["gpt"]["coefficients"] = value
+    (folder / "results.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="damaged results: coefficients"):
+        results_page([str(folder)])
 
 
 def test_the_table_of_effects(tmp_path: Path) -> None:

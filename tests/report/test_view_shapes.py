@@ -18,6 +18,7 @@ from node_pages import NODE, evaluate, save_page
 from search_oracle import save_checkpoints
 from view_pages import write_blimp, write_run, write_sg
 
+from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.models import LoadedModel, load_checkpoint
@@ -81,9 +82,11 @@ def change(folder: Path, path: str, value: Any) -> None:
     ("path", "value"),
     [
         ("provenance", None),
+        ("provenance", []),
         ("provenance.code", "x"),
         ("provenance.versions", 1),
         ("provenance.inputs", [1]),
+        ("provenance.inputs", {"model": None}),
         ("provenance.inputs", {"model": {"path": 5}}),
         ("settings.task", 5),
     ],
@@ -102,6 +105,8 @@ def test_what_pages_need_of_every_evaluation(task: str, path: str, value: Any, t
         ("sg", "scores.sg_31", [1]),
         ("parse", "scores.f1", True),
         ("reading", "settings.baseline", 5),
+        ("reading", "settings.baseline", [5]),
+        ("reading", "settings.models", [1]),
         ("reading", "settings.models", {"m": 5}),
         ("reading", "scores.by_model", {"m": 5}),
     ],
@@ -224,12 +229,16 @@ SAMPLE = '{"step": 1, "id": 4, "text": "a", "gold": "(S a)", "tree": "(S a)", "j
     ("name", "content", "said"),
     [
         ("run.json", "", "run.json:1: not JSON"),
+        ("run.json", '{"recipe": {"model"', "run.json:1: not JSON"),
+        ("run.json", "[]", "not the record"),
         ("run.json", '{"recipe": 5}', "not the record"),
         ("metrics.jsonl", RECORD + "\n" + RECORD[:20] + "\n", "metrics.jsonl:2: not JSON"),
         ("metrics.jsonl", RECORD + "\n[1]\n", "metrics.jsonl:2: not a record"),
+        ("metrics.jsonl", '{"kind": "train"}\n', "metrics.jsonl:1: not a record"),
         ("metrics.jsonl", '{"kind": "train", "step": "x"}\n', "metrics.jsonl:1: not a record"),
         ("metrics.jsonl", '{"kind": "train", "step": 1, "loss": NaN}\n', "metrics.jsonl:1: not JSON"),
         ("samples.jsonl", "5\n", "samples.jsonl:1: not a record"),
+        ("samples.jsonl", SAMPLE + '\n{"step": 1, "id": 4}\n', "samples.jsonl:2: not a parse"),
         ("samples.jsonl", SAMPLE.replace('"(S a)"', "5") + "\n", "samples.jsonl:1: not a parse"),
         ("samples.jsonl", SAMPLE.replace('"id": 4', '"id": []') + "\n", "samples.jsonl:1: not a parse"),
     ],
@@ -305,6 +314,21 @@ def test_numbers_that_are_not_finite_are_null_in_a_page() -> None:
     assert inline_json(value) == inline_json(expected)
 
 
+def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    results, training = write_task(tmp_path / "blimp", "blimp"), tmp_path / "run"
+    change(results, "provenance.code", 5)
+    write_run(training, 8)
+    (training / "metrics.jsonl").write_text("{\n")
+    for folder in (results, training):
+        for option in ("-o", "--figures"):
+            assert run(["view", str(folder), option, str(out)]) == 1
+            message = capsys.readouterr().err
+            assert message.startswith(f"pdtools: {folder}/")
+            assert message.count("\n") == 1
+            assert not out.exists()
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return load_checkpoint(save_checkpoints(tmp_path_factory.mktemp("run"))[0]["base"])
@@ -318,6 +342,7 @@ def card(checkpoint: LoadedModel, results: list[Path]) -> str:
     ("path", "value", "said"),
     [
         ("provenance", None, "provenance has to be an object"),
+        ("provenance.command", "x", "provenance.command has to be a list of strings"),
         ("provenance.command", [None], "provenance.command has to be a list of strings"),
         ("scores.overall", "x", "scores.overall has to be a number or null"),
         ("settings.task", "attention", "cards do not list"),

@@ -119,10 +119,16 @@ def trees(file: Path) -> list[Tree]:
 @pytest.mark.parametrize(
     ("folder", "settings", "message"),
     [
+        ("nowhere", {}, "nowhere: no such folder"),
         (
             "",
             {},
             ": 267 sections are missing, the first is 1987/w7_003; name the folder that has 1987, 1988 and",
+        ),
+        (
+            "{corpus}",
+            {"TRAIN": "none"},
+            "none: no such file, or an empty one; it would list sections for train, one",
         ),
         (
             "{corpus}",
@@ -143,6 +149,25 @@ def test_in_one_line(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_every_model_and_seed_with_the_paper_s_shapes(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, SUITES="suites", BLIMP="blimp", STAGES="rates runs")
+    status, lines = recorded.run("sh", str(EXAMPLES / "bllip.sh"), "corpus", "out")
+    assert status == 0
+    runs = [re.search(r"-o out/study/runs/(\S+)-(\d)$", line) for line in lines if line.startswith("train ")]
+    assert {found.groups() for found in runs if found} == {
+        (model, seed) for model in MODELS for seed in "123"
+    }
+    assert len(runs) == 24
+    for line in lines:
+        if line.startswith("train "):
+            assert "--config bllip --model" in line
+            assert "--set train.learning_rate=1e-4 --set train.steps=300000 " in line
+    assert sum("--grid train.learning_rate=1e-4,3e-4,6e-4" in line for line in lines) == len(MODELS)
+    for task, number in (("eval-sg", 24), ("eval-blimp", 24), ("eval-ppl", 24 + 3), ("eval-parse", 18 + 9)):
+        assert sum(line.startswith(f"{task} ") for line in lines) == number
+    assert "eval-sg suites --model out/study/runs/pushdown-1" in "\n".join(lines)
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")

@@ -125,6 +125,16 @@ def test_rank_correlation(report: ModuleType) -> None:
     assert report.rank_correlation([1.0, 2.0, 3.0], [4.0, 4.0, 4.0]) == (0.0, 1.0)
 
 
+def test_thresholds_of_clipping_are_the_papers(report: ModuleType, shards: Path) -> None:
+    """Appendix D's thresholds are multiplied by the tokens of a step, and clip means: from 0.0112 to 1.12."""
+    draws = [list(map(float, report.draw(shards, str(number)).split())) for number in range(200)]
+    rates, clips, _ = zip(*draws, strict=True)
+    assert 1 <= min(rates) < 1.2
+    assert 85 < max(rates) <= 100
+    assert 0.0112 <= min(clips) < 0.0135
+    assert 0.95 < max(clips) <= 1.12
+
+
 def test_an_epoch_of_blocks_is_that_of_their_text(tmp_path: Path, report: ModuleType, shards: Path) -> None:
     sentences = ShardSet.open(shards / "train")
     text = [sentences.text(row) for row in range(len(sentences))]

@@ -323,6 +323,27 @@ def test_models_of_actions_keep_their_tokens_and_labels(
 # --- the head alone -----------------------------------------------------------------------------
 
 
+def test_a_sweep_starts_from_models_of_its_runs(
+    window_train: Path,
+    window_valid: Path,
+    runs: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, trained = runs("pushdown")
+    (tmp_path / "seed1").symlink_to(trained)
+    (tmp_path / "seed2").symlink_to(trained)
+    command = ["sweep", str(window_train), "--valid", str(window_valid), "-o", f"{tmp_path}/sweep"]
+    command += ["--init", f"{tmp_path}/seed{{train.seed}}", "--grid", "train.seed=1,2", "--device", "cpu"]
+    command += ["--set", "train.steps=2", "--set", "train.batch_sentences=4"]
+    assert run(command) == 0
+    said = capsys.readouterr().err
+    assert said.count("new: nothing; omitted: nothing") == 2
+    assert f"seed=2: weights of {tmp_path}/seed2" in said
+    assert run(command) == 0  # resumed: nothing is left to do
+    assert "weights of" not in capsys.readouterr().err
+
+
 def test_the_head_warms_up_alone(
     window_train: Path, window_valid: Path, runs: Callable[[str], tuple[Path, Path]], tmp_path: Path
 ) -> None:

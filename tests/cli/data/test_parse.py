@@ -99,7 +99,10 @@ def test_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["--from", "nowhere"],
         ["--from", "treebank", "--surface"],
         ["--from", "treebank", "--binarize", "head"],
+        ["--from", "treebank", "--lemmas", "keep"],
         ["--from", "treebank", "--discontinuous", "split"],
+        ["--from", "treebank", "--punctuation", "root"],
+        ["--from", "treebank", "--json"],
     ],
 )
 def test_wrong_usage(arguments: list[str], treebank: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,6 +240,16 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("more", [["--surface"], ["--binarize", "head"], ["--functions", "keep"]])
+def test_a_job_is_not_continued_with_other_options(
+    more: list[str], bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["parse", "bank", "--from", "conllu", "-o", "out.trees", "-q", "--shard"]
+    assert run([*command, "0/2"]) == 0
+    assert run([*command, "1/2", *more]) == 1
+    assert "other settings" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_files_that_were_misread(
     name: str, test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -118,6 +118,7 @@ def test_standard_input_and_output(
             2,
             "two outputs of this name",
         ),
+        (["--model", "{pushdown}", "--json"], 2, "-o"),
     ],
 )
 def test_what_cannot_be_done(

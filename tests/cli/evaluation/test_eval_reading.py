@@ -255,6 +255,7 @@ def test_versions_of_items_keep_their_own_item(
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
+        ("times.tsv {base} --column time=RT", 1, "times.tsv:1: no column RT in the header"),
         ("times.tsv {base} --beams 1,x", 2, "numbers from 1 on"),
         ("times.tsv {base} --frequencies counts.tsv --wordfreq en", 2, "give only one of"),
         (
@@ -263,8 +264,11 @@ def test_versions_of_items_keep_their_own_item(
             "only models of running text without trees read documents as one text",
         ),
         ("times.tsv {base} --min-time 4000", 1, "the shortest time below the longest"),
+        ("times.tsv {base} --shard 0/2", 1, "--shard needs a file to write"),
         ("times.tsv {base} --shard 0/2 --table new.csv", 1, "--table cannot be combined with --shard"),
         ("times.tsv {base} --table counts.tsv", 1, "counts.tsv: exists already"),
+        ("times.tsv", 2, "--model"),
+        ("base {base}", 1, "base"),
     ],
 )
 def test_what_is_refused(

@@ -13,10 +13,24 @@ import pytest
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 from toy_sets import condition, suite_of, write_pairs
+from wide_items import wide_items
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+
+def table(path: Path) -> pandas.DataFrame:
+    return pandas.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE)
+
+
+def lm_zoo(surprisals: Path, output: Path) -> Path:
+    """The same table as LM-Zoo has it: four columns, no offsets."""
+    table(surprisals)[["sentence_id", "token_id", "token", "surprisal"]].to_csv(
+        output, sep="\t", index=False, quoting=csv.QUOTE_NONE
+    )
+    return output
+
 
 CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
 
@@ -135,6 +149,30 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
 # --- sentences out -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("columns", ["offsets", "lm-zoo"])
+def test_minimal_pairs_score_as_with_the_model(
+    pairs: Path, model: tuple[str, Path], tmp_path: Path, columns: str
+) -> None:
+    _, folder = model
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
+    search = ("--model", folder, "--beam", 3, "--device", "cpu")
+    assert command("eval-blimp", pairs, "--write-sentences", text) == 0
+    assert command("surprisal", text, *search, "-o", values) == 0
+    assert command("eval-blimp", pairs, *search, "-o", tmp_path / "model") == 0
+    if columns == "lm-zoo":
+        values = lm_zoo(values, tmp_path / "lm-zoo.tsv")
+    assert command("eval-blimp", pairs, "--surprisals", values, "-o", tmp_path / "file") == 0
+    expected, found = results(tmp_path / "model"), results(tmp_path / "file")
+    assert_same_scores(found, expected)
+    assert found["counts"] == without_search(expected["counts"])
+    assert found["counts"]["ties"] == 1
+    mine, theirs = (wide_items(tmp_path / name) for name in ("file", "model"))
+    for column in ("outcome", "tokens_good", "tokens_bad", "read_good"):
+        assert mine[column].tolist() == theirs[column].tolist()
+    assert mine.logprob_good.tolist() == pytest.approx(theirs.logprob_good.tolist(), rel=2e-6, abs=1e-5)
+    assert mine.logprob_bad.tolist() == pytest.approx(theirs.logprob_bad.tolist(), rel=2e-6, abs=1e-5)
+
+
 def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "b.tsv"
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
@@ -154,9 +192,18 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ("arguments", "says"),
     [
         ([], "exactly one of --model, --surprisals, --write-sentences"),
+        (["--model", "m", "--surprisals", "f", "-o", "r"], "exactly one of"),
         (["--surprisals", "f"], "-o"),
+        (["--model", "m"], "-o"),
         (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
+        (["--surprisals", "f", "-o", "r", "--context", "c"], "--context does not go with --surprisals"),
         (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
+        (["--write-sentences", "-", "--json"], "--json"),
+        (["--write-sentences", "f", "--details"], "--details does not go with --write-sentences"),
+        (["--write-sentences", "f", "--latex"], "--latex does not go with --write-sentences"),
+        (["--from-items", "--details"], "--details does not go with --from-items"),
+        (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),
+        (["--from-items", "--text-style", "raw"], "--text-style does not go with"),
     ],
 )
 def test_wrong_usage(

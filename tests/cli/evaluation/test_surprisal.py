@@ -108,6 +108,7 @@ def test_a_broken_tree_gets_a_hint_that_works(
     ("arguments", "reason"),
     [
         (["--model", "{base}", "--parses"], "without an attachment head"),
+        (["--model", "{base}", "--no-bos"], "only Hugging Face"),
         (["--model", "{pushdown}", "--no-bos", "--parses"], "only Hugging Face"),
         (["--model", "{text}"], "plain text, not a pdtools checkpoint"),
     ],

@@ -172,6 +172,7 @@ def test_perplexity(
     ("command", "problem"),
     [
         ("surprisal --text a --model {pushdown} --parses", "--parses cannot be combined"),
+        ("eval-ppl {shards} --model {head}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {pushdown} --no-marginal", "leave out --stream and --no-marginal"),
     ],
 )
@@ -187,6 +188,19 @@ def test_what_does_not_go_with_proposal_trees(
     assert run([*words, "--trees", str(trees), "--device", "cpu"]) == 1
     error = capsys.readouterr().err.strip()
     assert problem in error
+    assert "\n" not in error
+
+
+def test_hugging_face_models_have_no_trees(
+    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from toy_gpt2 import save_gpt2
+
+    save_gpt2(tmp_path / "gpt2", ["a b c"], positions=32)
+    assert run(["surprisal", "--text", "a", *options(tmp_path / "gpt2", trees)]) == 1
+    error = capsys.readouterr().err.strip()
+    assert "a model of another package has no trees: leave out --trees" in error
     assert "\n" not in error
 
 

@@ -33,6 +33,25 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     assert f"pdtools {command} " in f"{commands[0]} "
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_help_names_every_model(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from pdtools.models.registry import MODELS
+
+    assert main.run([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    names = re.search(r"--model NAME (pushdown \(default\).*?)\.", text)
+    assert names is not None
+    assert sorted(names[1].replace(" (default)", "").split(", ")) == sorted(MODELS)
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["generate", "cfl"]])
+def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "--help"]) == 0
+    expected = capsys.readouterr().out
+    assert main.run(["help", *words]) == 0
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize("command", ["eval-blimp", "eval-sg", "eval-benchmark"])
 def test_strings_are_read_after_a_file_only(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, "--help"]) == 0

@@ -118,9 +118,11 @@ def test_what_is_shown_of_a_tree_is_what_its_shards_show(
     ("arguments", "status", "reason"),
     [
         ([], 2, "--text"),
+        (["shards", "0", "--text", "(S (A a))"], 2, "--text"),
         (["--text", "(S (A a))", "--words"], 2, "--text"),
         (["--text", "(S (A a)) (S (B b))"], 1, "2 trees"),
         (["--text", "(S (A a)"], 1, "--text:1: "),
+        (["--text", "The dog barks."], 1, "--text:1: "),
         (["--text", ""], 1, "--text:1: no trees"),
         (["--text", "(S (-NONE- *))"], 1, "traces"),
     ],

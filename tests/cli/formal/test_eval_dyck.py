@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.evaluation.formal import dyck
+from pdtools.evaluation.formal.dyck import Closed, ClosingWork, NumberedPrefix
 from pdtools.evaluation.results import read_results
 
 
@@ -66,3 +69,32 @@ def test_what_cannot_be_done(work: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "words unknown to the model" in capsys.readouterr().err
     assert run(["eval-formal", "dyck", str(bad), str(work / "far.tsv"), *model]) == 2
     assert "files of the same name" in capsys.readouterr().err
+
+
+def test_going_on_after_a_stop(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the same settings; what else is looked at, strings or fewer prefixes, may change."""
+    command = f"eval-formal dyck {work}/far.tsv --model {work}/run --beam 3 --quiet".split()
+    out, real, done = str(tmp_path / "results"), ClosingWork.__call__, []
+
+    def call(work: ClosingWork, chunk: Sequence[NumberedPrefix]) -> list[Closed]:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(len(chunk))
+        return real(work, chunk)
+
+    monkeypatch.setattr(dyck, "PREFIXES_PER_CHUNK", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ClosingWork, "__call__", call)
+        assert run([*command, "-o", out]) == 130
+    capsys.readouterr()
+    assert run([*command, "-o", out, "--resume", "--margin", "5"]) == 1
+    assert "begun with other settings: margin was" in capsys.readouterr().err
+    strings = ["--strings", str(work / "shards"), "--limit", "3"]
+    assert run([*command, *strings, "-o", out, "--resume"]) == 0
+    assert run([*command, *strings, "-o", f"{out}-plain"]) == 0
+    (document, items), (wanted, rows) = read_results(out), read_results(f"{out}-plain")
+    assert document["scores"] == wanted["scores"]
+    assert "entropy" in wanted["scores"]
+    assert items == rows

@@ -80,6 +80,14 @@ def test_a_resumed_run_is_the_same_to_the_bit(name: str, shards: Path, tmp_path:
     assert weights[0] == weights[1]
 
 
+def test_losses_are_logged(tg: Path) -> None:
+    lines = [json.loads(line) for line in (tg / "metrics.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    assert last["ppl_token_joint"] > last["ppl_token_given_trees"] > 1
+    assert 0 <= last["action_accuracy"] <= 1
+    assert "attachment_accuracy" not in last
+
+
 def test_trees_come_out_labelled_and_are_scored(model: Path, shards: Path, tmp_path: Path) -> None:
     gold, parsed, scores = (tmp_path / name for name in ("gold.trees", "parsed.trees", "scores.tsv"))
     gold.write_text(
@@ -254,6 +262,25 @@ def test_rows_are_shown_with_the_stacks_of_rnngs(tmp_path: Path, capsys: pytest.
     assert "x...xx" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            ["--search", "word_beam=20", "--beam", "10"],
+            "a word beam of 20 is more than the action beam of 10",
+        ),
+        (["--beam", "auto"], "--beam auto"),
+    ],
+)
+def test_searches_that_there_are_not(
+    tg: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["surprisal", "--text", "the dog", "--model", str(tg), "--device", "cpu", *options]) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize("kind", ["causal", "masked", "Hugging Face"])
 def test_widths_for_models_without_actions(
     kind: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -304,6 +331,22 @@ def test_shards_without_labels(name: str, tmp_path: Path, capsys: pytest.Capture
     error = capsys.readouterr().err
     assert "needs labelled constituents" in error
     assert error.count("\n") == 1
+
+
+def test_labels_that_the_training_shards_lack(
+    tg: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.trees"
+    other.write_text("(S (ADVP (NN dog)) (VP (VBZ barks)))\n(S (NP (NN dog)) (VP (VBZ barks)))\n")
+    command = ["tapes", str(other), "--tokenizer", str(shards), "-q", "-o", str(tmp_path / "shards")]
+    assert run(command) == 0
+    ppl = ["eval-ppl", str(tmp_path / "shards"), "--model", str(tg), "--device", "cpu", "-q"]
+    ppl += ["-o", str(tmp_path / "ppl")]
+    capsys.readouterr()
+    assert run(ppl) == 1
+    assert "labels unknown to the model" in capsys.readouterr().err
+    assert run([*ppl, "--on-error", "skip"]) == 0
+    assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
 
 
 def test_validation_leaves_no_label_out(

@@ -156,6 +156,17 @@ def test_a_masked_run_goes_on_as_if_it_had_not_stopped(blocks: Path, tmp_path: P
         assert value.equal(states[1][name]), name
 
 
+def test_masked_models_refuse_what_needs_p_of_x(
+    blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(blocks, tmp_path / "run", "roberta-stack", "--set", "train.steps=1") == 0
+    (tmp_path / "text.txt").write_text("the cat sees the dog .\n")
+    for command in (["surprisal", str(tmp_path / "text.txt")], ["sample", "--number", "1"]):
+        capsys.readouterr()
+        assert run([*command, "--model", str(tmp_path / "run"), "--device", "cpu", "--quiet"]) == 1
+        assert capsys.readouterr().err.count("masked language model") == 1
+
+
 def test_a_model_with_stacks_is_sampled_and_scored(
     blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,16 @@ def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path, monkeypatch
     pd.testing.assert_frame_equal(one, three, atol=1e-5)
 
 
+def test_jobs_of_other_weights_are_refused(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["eval-classify", f"{work}/rte.shards", "--model", f"{work}/rte-pushdown", "--device", "cpu"]
+    command += ["--samples", "50", "-o", f"{tmp_path}/out"]
+    assert run([*command, "--shard", "0/2"]) == 0
+    assert run([*command, "--shard", "1/2", "--dtype", "bf16"]) == 1
+    assert "begun with other settings: dtype was 'float32', now 'bf16' (" in capsys.readouterr().err
+
+
 def test_predictions_have_the_form_of_glue(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +177,12 @@ def test_what_commands_refuse(work: Path, tmp_path: Path, capsys: pytest.Capture
         (["prompts", data, "--task", "cola", "-o", out], 1, "nor a task of this name"),
         (["prompts", data, "--task", "rte", "--split", "dev", "-o", out], 1, "no dev.tsv"),
         (["prompts", data, "--task", "stsb", "-o", out], 1, "no number"),
+        (["prompts", data, "--task", "rte", "-o", out, "--hold-out", out], 2, "two outputs"),
+        (
+            ["decode", f"{work}/a.mrg", "--from", "parts", "--model", f"{work}/stage1"],
+            1,
+            "bracketed trees, not",
+        ),
         (
             ["tapes", f"{work}/rte.trees", "--prompts", f"{work}/rte.jsonl", "-o", out],
             2,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pdtools.cli.config import meanings
+from pdtools.cli.config import all_settings, meanings
 from pdtools.cli.main import run
 from pdtools.models import MODELS
 from pdtools.training.recipe import RECIPES, TrainConfig, read_recipe
@@ -38,3 +38,16 @@ def test_recipes_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_pa
         assert Path(mine.read_text().splitlines()[0].lstrip("# ")).is_file()
     assert run(["config", "show", "nothing"]) == 1
     assert "recipes: bllip, cfl" in capsys.readouterr().err
+
+
+def test_keys_are_what_recipes_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "keys", "--json"]) == 0
+    keys = json.loads(capsys.readouterr().out)
+    assert len(keys) == len(list(all_settings()))
+    assert {key["model"] for key in keys} == {*MODELS, None}
+    eps = next(key for key in keys if key["key"] == "train.eps")
+    assert (eps["type"], eps["default"], eps["meaning"]) == ("float", 1e-8, "AdamW's eps.")
+    assert run(["config", "keys", "--model", "rnn"]) == 0
+    said = capsys.readouterr().out
+    assert "  config.controller (lstm|rnn|rnn-relu; default: lstm)\n" in said
+    assert "config.d_model" not in said

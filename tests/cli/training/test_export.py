@@ -89,7 +89,14 @@ def test_the_card_says_what_is_known(model: Path, tmp_path: Path, capsys: pytest
     assert card.startswith('---\nlibrary_name: "pdtools"\n')
     for said in (
         "# named\n",
+        "It knows three words.",
+        "| kind | `pushdown` |",
+        "6 tokens (word)",
         "mean of paradigms (%) | 50.00 | `",
+        "| F1 of parses (%) | 100.00 |",
+        "    pdtools train shards\n",
+        "Versions: pdtools 0.0.1, torch 2.6.",
+        "--model named",
         'load("named")',
         "Logits come from a beam",
     ):

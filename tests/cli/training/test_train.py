@@ -259,6 +259,7 @@ def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("more", "status", "reason"),
     [
         ([], 2, "give either SHARDS or --task"),
+        (["shards", "--task", "rs"], 2, "give either SHARDS or --task"),
         (["shards", "--lengths", "1-2"], 2, "--lengths and --as-released go with --task"),
         (["--task", "rs", "--valid", "nowhere"], 1, "nowhere"),
     ],

@@ -13,6 +13,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import (
+    compare_files,
     evaluate_parse,
     read_excluded,
     read_pairs,
@@ -138,6 +139,21 @@ def test_records_about_several_files_are_refused(tmp_path: Path) -> None:
     assert read_excluded(write(tmp_path / "one", records[0])) == {1: "long"}
     with pytest.raises(InputError, match="several files"):
         read_excluded(write(tmp_path / "two", *records))
+
+
+def test_factored_trees_are_compared_by_evalb_too(tmp_path: Path) -> None:
+    gold, predicted = (write(tmp_path / name, "(S (NP (N a)) (V b) (N c))") for name in "gp")
+    for binarize, brackets in (("none", 2), ("right", 2), ("left", 2)):
+        (row,) = compare_files(gold, predicted, COMMON, binarize=binarize, verbatim=True)  # type: ignore[arg-type]
+        assert (row.matched, row.gold) == (brackets, brackets)
+        assert ("|<" in str(row.gold_tree)) == (binarize != "none")
+
+
+def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
+    gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], "(S (NP", GOLD[2])
+    for binarize in ("none", "right"):
+        results = evaluate_parse(gold, predicted, binarize=binarize)  # type: ignore[arg-type]
+        assert (results.counts["errors"], results.counts["scored"]) == (1, 2)
 
 
 @pytest.mark.parametrize("binarize", ["none", "right"])

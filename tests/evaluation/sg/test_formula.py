@@ -98,6 +98,29 @@ def test_random_formulas_have_the_value_they_were_built_with(drawn: Drawn) -> No
     assert formula.margin(lookup) == margin
 
 
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [
+        ("1 - 1 - 1 < 0", True),  # from the left: -1, not 1
+        ("1 + 1 = 2 & 3 > 2", True),
+        ("1 < 0 & 1 < 0 | 2 > 1", True),
+        ("2 > 1 | 2 > 1 & 1 < 0", False),  # one level, from the left
+        ("[(1;%gap%) + (*;%gap%)] > 0", True),
+        ("1000 = 1000.01", True),
+        ("0 = 0.0011", False),
+        (" 2>1 ", True),
+        ("(1;%gap%) > -1", True),
+        ("-1<(1;%no-gap%)-1", True),
+        ("1--1 = 2", True),
+        ("1 -1 = 0", True),  # a difference, whatever the spaces
+        ("1 - -1 + -2 = 0", True),
+        ("[+1 > -1]", True),
+    ],
+)
+def test_precedence(formula: str, value: bool) -> None:
+    assert Formula.parse(formula).truth(lookup) is value
+
+
 def test_margins_of_impossible_regions() -> None:
     """Two of them differ by nothing; one is infinitely more surprising than what is possible."""
     expected = {">": (0.0, math.inf), "<": (0.0, -math.inf), "=": (-0.0, -math.inf)}
@@ -115,13 +138,16 @@ def test_margins_of_impossible_regions() -> None:
         ("[(1;%gap%) > (2;%gap%)", 23, "']' expected for the '[' of column 1, not the end"),
         ("[1 > 2)", 7, "']' expected"),
         ("1 > 2 > 3", 1, "'>' needs a number, this is a comparison"),
+        ("[1 > 2] > 3", 1, "'>' needs a number"),
         ("1 & 2 > 1", 1, "'&' needs a comparison"),
         ("1 > 2 & 3", 9, "'&' needs a comparison"),
         ("1 > 2 3", 7, "unexpected a number"),
         ("1 > two", 5, "unexpected 't'"),
         ("(1;%gap) > 2", 3, "unexpected ';'"),
         ("1 > - 2", 5, "missing before '-'"),  # a sign stands at its number
+        ("1 > --2", 5, "missing before '-'"),
         ("1 > -(1;%gap%)", 5, "missing before '-'"),
+        ("1 > -[2]", 5, "missing before '-'"),
         ("__import__('os')", 1, "unexpected '_'"),
         ("[" * 101, 101, "nested deeper"),
         ("1 > (1234567890;%gap%)", 5, "a region number that is too large"),

@@ -61,6 +61,20 @@ def test_text_and_regions(tmp_path: Path) -> None:
     assert found.circuit == "other"
 
 
+def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    write(folder / "b.json", suite("b", circuit="Agreement"))
+    write(folder / "a.json", suite("a"))
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"deep/json/{path.name}")
+        archive.writestr("__MACOSX/deep/json/._a.json", b"\x00\x05")
+    assert [s.name for s in SuiteFiles(folder)] == ["a", "b"]
+    assert list(SuiteFiles(folder)) == list(SuiteFiles(tmp_path / "s.zip"))
+    assert list(SuiteFiles(folder))[1].circuit == "Agreement"
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

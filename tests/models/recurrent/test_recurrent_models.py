@@ -32,6 +32,7 @@ PTB = {"vocab_size": 10_000, "pad_id": 0, "root_id": 1, "eos_id": 2}
     ("parameters", "hidden", "options"),
     [
         (5_656_336, 256, {"stack": "none"}),
+        (5_704_576, 258, {"stack": "none"}),
         (5_922_448, 267, {"stack": "none"}),
         (5_684_828, 247, {"stack": "superposition", "stack_push": "hidden"}),
         (5_685_289, 256, {"stack": "superposition", "stack_vector": 22}),
@@ -47,10 +48,18 @@ def test_sizes_are_those_of_the_paper(parameters: int, hidden: int, options: dic
     ("states", "symbols", "normalized", "renormalizing"),
     [
         (1, 2, 5_660_954, 5_660_954),
+        (1, 3, 5_664_805, 5_664_805),
+        (1, 4, 5_669_684, 5_669_684),
+        (1, 5, 5_675_591, 5_675_591),
+        (1, 6, 5_682_526, 5_682_526),
+        (1, 7, 5_690_489, 5_690_489),
         (1, 11, 5_732_621, 5_732_621),
         (2, 2, 5_668_664, 5_670_712),
+        (2, 3, 5_680_996, 5_684_068),
+        (2, 4, 5_697_440, 5_701_536),
         (2, 5, 5_717_996, 5_723_116),
         (3, 2, 5_681_514, 5_685_610),
+        (3, 3, 5_707_981, 5_714_125),
         (3, 4, 5_743_700, 5_751_892),
     ],
 )
@@ -276,6 +285,20 @@ def test_initial_actions_of_vector_stacks(stack: dict[str, Any], limits: list[tu
     actions = RecurrentLM(uniform).actions
     assert actions.bias.any()
     assert actions.weight.abs().max().item() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"stack": "heap"}, "stack must be one of none"),
+        ({"hidden_size": 0}, "hidden_size must be at least 1"),
+        ({"stack_window": -1}, "stack_window must be at least 0"),
+        ({"eos_id": 10_000}, "below vocab_size"),
+    ],
+)
+def test_impossible_settings(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PdtoolsError, match=reason):
+        RecurrentConfig(**{**PTB, **options})
 
 
 def test_a_checkpoint_gives_the_same_model(tmp_path: Path) -> None:

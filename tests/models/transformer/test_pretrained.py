@@ -237,7 +237,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"scale_attn_weights": False}, "none of ours"),
         ({"bos_token_id": None}, "bos_token_id is None, not a whole number"),
         ({"n_layer": "2"}, "layers is '2', not a whole number"),
+        ({"n_embd": None}, "d_model is None, not a whole number"),
         ({"embd_pdrop": None}, "not a gpt2 model that pdtools can build"),
+        ({"activation_function": ["a"]}, "not a gpt2 model that pdtools can build"),
         ({"vocab_size": 99}, "the table of tokens is"),
         ({"n_layer": 1}, "layers: 1 here, but 2 in the weights"),
     ):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pdtools.errors import InputError
 from pdtools.trees import Tree, unbinarize
@@ -385,3 +387,36 @@ def test_no_blank_follows_a_range_whose_line_says_so(file: Path, surface: bool, 
         False: {"2-3": "vu de lechat", "2": "vu dele chat", "3": "vu de lechat"},
     }
     assert read.written == wanted[surface][marked]
+
+
+@given(st.integers(1, 8), st.integers(0, 3), st.integers(0, 3), st.data())
+@settings(max_examples=60, deadline=None)
+def test_dependents_to_the_right_are_grouped_before_those_to_the_left(
+    n: int, before: int, after: int, data: st.DataObject
+) -> None:
+    """A node of n words between others, whose head child is the one that no other word of it governs."""
+    root = data.draw(st.integers(0, n - 1))
+    order = [root, *data.draw(st.permutations([word for word in range(n) if word != root]))]
+    heads = np.full(before + n + after, before + root, dtype=np.int32)  # outer words depend on the root
+    for place, word in enumerate(order[1:], start=1):
+        heads[before + word] = before + order[data.draw(st.integers(0, place - 1))]
+    heads[before + root] = -1
+    inner = " ".join(f"(T{word} w)" for word in range(n))
+    outside = ["(O w)"] * before, ["(P w)"] * after
+    tree = Tree.from_brackets(f"(S {' '.join([*outside[0], f'(NP {inner})', *outside[1]])})")
+    found = binarize_from_heads(tree, heads)
+
+    def around(children: list[str], head: int, label: str) -> set[tuple[str, int, int]]:
+        spans = [(head, last) for last in range(head + 2, len(children) + 1)]
+        spans += [(left, len(children)) for left in range(head)]
+        return {(f"{label}|<{'-'.join(children[a:b])}>", a, b) for a, b in spans if b - a < len(children)} | {
+            (label, 0, len(children))
+        }
+
+    of_inner = around([f"T{word}" for word in range(n)], root, "NP")
+    of_outer = around(["O"] * before + ["NP"] + ["P"] * after, before, "S")
+    expected = {(label, a + before, b + before) for label, a, b in of_inner}
+    for label, a, b in of_outer:
+        expected.add((label, a if a <= before else a + n - 1, b if b <= before else b + n - 1))
+    assert set(zip(found.labels, found.starts.tolist(), found.ends.tolist(), strict=True)) == expected
+    assert unbinarize(found) == tree
