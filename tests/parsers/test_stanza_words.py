@@ -322,6 +322,28 @@ def test_jobs_record_the_tokenizers_files(home: Path, tmp_path: Path) -> None:
 # --- where models are -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--from", "tokens", "--parser", "stanza"], "--split-words parser needs --from text"),
+        ([], "needs a parser with a tokenizer: --parser stanza"),
+    ],
+)
+def test_wrong_usage(
+    options: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from pdtools.cli.main import run
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("the dog sleeps.\n")
+    assert run(["parse", "a.txt", "--split-words", "parser", *options]) == 2
+    assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 def test_the_tokenizer_is_the_languages(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "own"
     shutil.copytree(home, copy)

@@ -323,6 +323,31 @@ def test_models_of_actions_keep_their_tokens_and_labels(
 # --- the head alone -----------------------------------------------------------------------------
 
 
+def test_what_is_no_model(
+    window_train: Path,
+    runs: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, trained = runs("pushdown")
+    (tmp_path / "empty").mkdir()
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (damaged / name).write_bytes((trained / "best" / name).read_bytes())
+    for init, message in (
+        (window_train, "shards, not a Hugging Face model"),
+        (tmp_path / "empty", "config.json"),
+        (tmp_path / "nowhere", "nowhere"),
+        (damaged, "damaged"),
+    ):
+        command = ["train", f"{window_train}", "-o", f"{tmp_path}/run", "--init", f"{init}"]
+        assert run([*command, "--device", "cpu"]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_sweep_starts_from_models_of_its_runs(
     window_train: Path,
     window_valid: Path,

@@ -49,6 +49,14 @@ def test_paper_example():
     assert attachments(tree).tolist() == [0, 0, 2, 1]
 
 
+def test_unknown_factor_is_refused():
+    tree = Tree.from_brackets("(NN dog)")
+    with pytest.raises(ValueError, match="right or left"):
+        attachments(tree, "none")
+    with pytest.raises(ValueError, match="right or left"):
+        expand_attachments([0], [1], "none")
+
+
 @pytest.mark.parametrize("n", range(1, 8))
 def test_attachments_to_tree_and_back(n):
     words = [f"w{i}" for i in range(n)]

@@ -152,6 +152,21 @@ def test_what_cannot_be_done_is_one_line(
 # --- show -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--tokenizer", "bpe", "--no-unk"],
+        ["--tokenizer", "./somewhere", "--vocab-size", "300"],
+        ["--tokenizer", "./somewhere", "--unk"],
+        ["--layout", "window"],
+        ["--vocab-size", "0"],
+        ["-o", "-"],
+    ],
+)
+def test_wrong_usage(options: list[str], trees: str, tmp_path: Path) -> None:
+    assert run(["tapes", trees, "-o", str(tmp_path / "out"), *options]) == 2
+
+
 def test_show_prints_a_sentence(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "shards")
     assert run(["tapes", trees, "-o", out, "--quiet", "--min-count", "1"]) == 0

@@ -240,6 +240,19 @@ def test_suites_by_name_are_eval_sg(
         pdtools.load("demo").evaluate("sg", suites, limit=1)
 
 
+def test_what_is_refused(
+    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", str(models["base"]), "-o", str(tmp_path / "out")]
+    assert run([*mine[:2], "--as", "nothing", *model]) == 1
+    assert "no such file, nor a benchmark of this name (benchmarks: bl2mp, " in capsys.readouterr().err
+    (tmp_path / "mine.toml").write_text(MINE.replace("{kind}", "{sort}"))
+    assert run([*mine, *model]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "mine.csv:2: no column 'sort' (there are: file, dir, row, a, b, kind)" in line
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -225,6 +225,29 @@ def test_a_bar_where_someone_sees_it(
     assert "\nstep 8: valid loss" in captured.replace("\r", "\n")
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--set", "config.d_model=15"], "d_model (15) must be a multiple of heads (2)"),
+        (["--set", "config.vocab_size=5"], "config.vocab_size is 5, but"),
+        (["--valid", "nowhere"], "nowhere: no such folder"),
+        (
+            ["--set", "config.positions=learned", "--set", "config.max_length=4"],
+            "longer than the model's 4 positions",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    more: list[str], reason: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(with_options(arguments(shards, tmp_path / "run"), *more)) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert reason in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_without_validation_nothing_is_called_best(
     shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
