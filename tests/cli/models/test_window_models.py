@@ -93,8 +93,9 @@ def test_a_window_is_shown_with_its_trees(shards: Path, capsys: pytest.CaptureFi
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def trained(request: pytest.FixtureRequest, shards: Path) -> Path:
-    output = shards / f"run-{request.param}"
+def trained(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # A folder of its own each time: a worker that takes over tests of another may come to a kind twice.
+    output = tmp_path_factory.mktemp("trained") / f"run-{request.param}"
     assert train(shards / "windows", output, request.param, "--valid", shards / "windows") == 0
     return output
 
