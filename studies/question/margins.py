@@ -142,11 +142,20 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
     Returns:
         ``scores``: by passes, score and condition the values, mean and deviation; ``families``: of each
         family whose runs have all ended, the differences of margins after the last pass, with p corrected;
-        ``others``: of every other score of its conditions.
+        ``others``: of every other score of its conditions. Conditions of other families are left out.
+
+    Raises:
+        SystemExit: if no family has all its runs.
     """
     conditions: dict[str, list[str]] = {}
     for run in sorted(runs):
         conditions.setdefault(run.rpartition("-")[0], []).append(run)
+    whole = {name for name, of in conditions.items() if len(of) >= plan.seeds}
+    read = [pairs for pairs in plan.families if all(name in whole for pair in pairs for name in pair)]
+    if not read:
+        raise SystemExit("no family has all its runs: nothing is read")
+    in_families = {name for pairs in read for pair in pairs for name in pair}
+    conditions = {name: of for name, of in conditions.items() if name in in_families}
     values: dict[int, dict[str, dict[str, list[float]]]] = {}
     for condition, members in conditions.items():
         for run in members:
@@ -156,9 +165,7 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
                     of_score.setdefault(condition, []).append(value)
     last = max(values)
     families, others = [], []
-    for pairs in plan.families:
-        if any(len(conditions.get(name, ())) < plan.seeds for pair in pairs for name in pair):
-            continue
+    for pairs in read:
         family = [
             {"a": a, "less": b, "score": score, "passes": last}
             | difference(values[last][score][a], values[last][score][b])

@@ -146,12 +146,16 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert each["p"] <= each["corrected"] <= 1
     # A family is read when its runs have all ended, whether those of others have or not.
     own = [str(file) for file in files if file.name.rpartition("-")[0] in ("pushdown", "base")]
-    for given, families in ((own, [first]), (own[1:], [])):
-        monkeypatch.setattr(
-            "sys.argv", ["margins.py", "compare", "trees", *given, "-o", str(tmp_path / "own.json")]
-        )
+    other = next(str(file) for file in files if file.name.startswith("base-head-"))
+    command = ["margins.py", "-o", str(tmp_path / "own.json"), "compare", "trees"]
+    monkeypatch.setattr("sys.argv", [*command, *own, other])
+    margins.main()
+    read = json.loads((tmp_path / "own.json").read_text())
+    assert read["families"] == [first]
+    assert read["scores"]["7"]["margin sg"].keys() == {"base", "pushdown"}
+    monkeypatch.setattr("sys.argv", [*command, *own[1:]])
+    with pytest.raises(SystemExit, match="nothing is read"):
         margins.main()
-        assert json.loads((tmp_path / "own.json").read_text())["families"] == families
     seeds = document["scores"]["7"]["margin sg"]["pushdown"]["values"]
     by_hand = [
         pd.read_csv(file).query("evaluation == 'sg'").groupby("unit")["margin"].mean().mean()
@@ -159,3 +163,54 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if file.name[: -len("-1.csv.gz")] == "pushdown"
     ]
     assert seeds == pytest.approx(by_hand)
+
+
+def test_tables_show_what_was_compared() -> None:
+    """Means over seeds, differences and p of a family; of perplexities the ratio."""
+    margins, report = script("margins"), script("report")
+    scores = {"margin sg": 1.0, "margin sg Agreement": 2.0, "correct blimp": 60.0, "margin ppl": -7.0}
+    runs = {
+        f"{name}-{seed}": {
+            passes: {
+                score: value + step * (passes / 7 if name == "pushdown" else 0) + seed / 50
+                for (score, value), step in zip(scores.items(), (0.5, -1.5, 3.0, 1.0), strict=True)
+            }
+            | {"margin blimp": seed / 10, "correct sg": 50.0 + seed}
+            for passes in (4, 7)
+        }
+        for name in ("base", "pushdown")
+        for seed in range(1, 7)
+    }
+    found = json.loads(json.dumps(margins.compare(margins.PLANS["trees"], runs)))
+    shown = {
+        name: [[cell.strip() for cell in row.strip("| \n").split("|")] for row in table.splitlines()]
+        for name, table in (
+            ("scores", report.PASSAGES["scores"](found, "pushdown", "base")),
+            ("passes", report.PASSAGES["passes"](found, "pushdown", "base", "margin-sg")),
+            ("groups", report.PASSAGES["groups"](found, "pushdown", "base", "margin-sg")),
+        )
+    }
+    by_name = {row[0]: row[1:] for row in shown["scores"]}
+    first = found["families"][0][0]
+    assert by_name["SG margin (bits)"] == [
+        *("1.07 ± 0.04", "1.57 ± 0.04"),
+        f"+0.50 [+{first['low']:.2f}, +{first['high']:.2f}]",
+        f"{first['corrected']:.2g}",
+    ]
+    assert first["corrected"] == 2 * first["p"]
+    assert by_name["BLiMP margin (bits)"][:2] == ["0.35 ± 0.19", "0.35 ± 0.19"]
+    assert by_name["BLiMP, right (%)"][2:] == ["+3.0 [+3.0, +3.0]"]
+    perplexities = [2 ** (7 - seed / 50) for seed in range(1, 7)]
+    assert by_name["perplexity"][0] == f"{np.mean(perplexities):.1f} ± {np.std(perplexities, ddof=1):.1f}"
+    ratio, ends = by_name["perplexity"][2].split("% ")
+    low, high = (float(end.replace("−", "-")) for end in ends.strip("[]").split(", "))
+    assert ratio == "−50.0"
+    assert low < -50 < high
+    assert [row[3].split(" ")[0] for row in shown["passes"][2:]] == ["+0.29", "+0.50"]
+    assert [row[0] for row in shown["groups"][2:]] == ["Agreement"]
+    assert shown["groups"][2][3].startswith("−1.50 [−1.5")
+    said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg")
+    assert said.startswith("+0.50 bits (95% interval +0.")
+    assert said.endswith(f"; p = {first['corrected']:.2g})")
+    said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-ppl")
+    assert said == f"−50.0% (95% interval {low:+.1f} to {high:+.1f})".replace("-", "−")

@@ -1,0 +1,117 @@
+"""Tables and sentences of experiment A, from docs/notes/results/question/trees.json (studies/pages.py).
+
+python studies/question/margins.py compare trees scores-trees/*.csv.gz -o trees.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import mean, stdev
+from typing import Any
+
+from pdtools.report.tables import decimal, markdown_table
+
+LABELS = {
+    "base": "base LM",
+    "base-head": "base LM, attachment loss",
+    "pushdown": "Pushdown LM",
+    "pushdown-auto": "Pushdown LM, parser's trees",
+}
+PERPLEXITY = "margin ppl"  # the mean log₂ p of a word
+# Of each score its heading, the unit of differences and decimals.
+SCORES: Mapping[str, tuple[str, str, int]] = {
+    "margin sg": ("SG margin (bits)", "bits", 2),
+    "margin blimp": ("BLiMP margin (bits)", "bits", 2),
+    "correct sg": ("SG, right (%)", "points", 1),
+    "correct blimp": ("BLiMP, right (%)", "points", 1),
+    PERPLEXITY: ("perplexity", "%", 1),
+}
+Document = Mapping[str, Any]
+
+
+def scores_table(found: Document, a: str, less: str) -> str:
+    """A row for each score after the last pass: two conditions and their difference."""
+    passes = max(found["scores"], key=int)
+    rows = [["", LABELS[less], LABELS[a], "difference [95%]", "p"], ["---"] * 5]
+    for score, (heading, *_) in SCORES.items():
+        p = _difference(found, a, less, score, passes).get("corrected")
+        rows.append([heading, *_row(found, a, less, score, passes), "" if p is None else f"{p:.2g}"])
+    return markdown_table(rows)
+
+
+def passes_table(found: Document, a: str, less: str, score: str) -> str:
+    """A row for each number of passes."""
+    rows = [["passes", LABELS[less], LABELS[a], "difference [95%]"], ["---"] * 4]
+    rows += [[each, *_row(found, a, less, score, each)] for each in sorted(found["scores"], key=int)]
+    return markdown_table(rows)
+
+
+def groups_table(found: Document, a: str, less: str, score: str) -> str:
+    """A row for each circuit or phenomenon, after the last pass."""
+    passes = max(found["scores"], key=int)
+    rows = [["", LABELS[less], LABELS[a], "difference [95%]"], ["---"] * 4]
+    for name in sorted(found["scores"][passes]):
+        if name.startswith(f"{score} "):
+            rows.append([name.removeprefix(f"{score} "), *_row(found, a, less, name, passes)])
+    return markdown_table(rows)
+
+
+def difference_in(found: Document, a: str, less: str, score: str) -> str:
+    """The difference after the last pass, with its interval and, in a family, its p."""
+    each = _difference(found, a, less, score, max(found["scores"], key=int))
+    value, low, high, unit = _ends(each)
+    p = f"; p = {each['corrected']:.2g}" if "corrected" in each else ""
+    sign = "% " if unit == "%" else f" {unit} "
+    return f"{value}{sign}(95% interval {low} to {high}{p})"
+
+
+def _row(found: Document, a: str, less: str, score: str, passes: str) -> list[str]:
+    value, low, high, unit = _ends(_difference(found, a, less, score, passes))
+    shown = f"{value}% [{low}, {high}]" if unit == "%" else f"{value} [{low}, {high}]"
+    return [*(_seeds(found["scores"][passes][score][name]["values"], score) for name in (less, a)), shown]
+
+
+def _seeds(values: list[float], score: str) -> str:
+    """The mean over seeds ± its deviation."""
+    *_, digits = SCORES[_measure(score)]
+    numbers = [2**-value for value in values] if score == PERPLEXITY else values
+    return f"{_number(mean(numbers), digits)} ± {_number(stdev(numbers), digits)}"
+
+
+def _difference(found: Document, a: str, less: str, score: str, passes: str) -> Document:
+    listed = [*(each for family in found["families"] for each in family), *found["others"]]
+    wanted = {"a": a, "less": less, "score": score, "passes": int(passes)}
+    return next(each for each in listed if wanted.items() <= each.items())
+
+
+def _ends(each: Document) -> tuple[str, str, str, str]:
+    """A difference, the ends of its interval, and their unit; of perplexities the ratio less 1."""
+    _, unit, digits = SCORES[_measure(each["score"])]
+    numbers = [each[name] for name in ("difference", "low", "high")]
+    if unit == "%":
+        value, high, low = (100 * (2**-number - 1) for number in numbers)
+        numbers = [value, low, high]
+    value, low, high = (_number(number, digits, "+") for number in numbers)
+    return value, low, high, unit
+
+
+def _number(number: float, digits: int, sign: str = "") -> str:
+    return decimal(number, digits, sign).replace("-", "−")
+
+
+def _measure(score: str) -> str:
+    """The measure and evaluation of a score, without its group."""
+    return " ".join(score.split(" ")[:2])
+
+
+def _spaced(score: str) -> str:
+    """A score's name as an argument of a passage, which has no spaces."""
+    return score.replace("-", " ", 1)
+
+
+PASSAGES: dict[str, Callable[..., str]] = {
+    "scores": scores_table,
+    "passes": lambda found, a, less, score: passes_table(found, a, less, _spaced(score)),
+    "groups": lambda found, a, less, score: groups_table(found, a, less, _spaced(score)),
+    "difference": lambda found, a, less, score: difference_in(found, a, less, _spaced(score)),
+}
