@@ -26,6 +26,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models, sentences (one without a score, one blank), minimal pairs, a suite, trees and shards."""
     folder = tmp_path_factory.mktemp("inputs")
     _, tokenizer = save_checkpoints(folder / "models")
+    save_checkpoints(folder / "windows", window=24)
     masked = tiny_model("transformer", objective="masked", max_length=16, positions="learned")
     settings = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(folder / "models" / "masked", masked, tokenizer, shards=settings)

@@ -276,6 +276,72 @@ def test_slices_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
     assert not list(command.output.parent.glob("*.job"))
 
 
+BEFORE = ("--context", "{inputs}/before.txt")
+WINDOWS = ("--model", "{inputs}/windows/pushdown")
+# Of a case of commands: its input where that is another one, and options that are given together.
+TOGETHER: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("surprisal", "", (*WINDOWS, *BEFORE, "--context-parses", "beam", "--words", "--entropy")),
+    ("surprisal", "", (*WINDOWS, *BEFORE, "--window", "15", "--parses", "--nats", "--margin", "3")),
+    (
+        "surprisal",
+        "documents.txt",
+        (*WINDOWS, "--context", "document", "--window", "20", "--entropy", "--nats"),
+    ),
+    (
+        "surprisal",
+        "documents.txt",
+        ("--model", "{inputs}/models/gpt2", "--beam", "1", "--stride", "4", "--no-bos", "--rank"),
+    ),
+    ("surprisal", "stimuli.csv", ("--column", "sentence=good,bad", "--margin", "2", "--parses")),
+    (
+        "surprisal",
+        "stimuli.csv",
+        (*WINDOWS, *BEFORE, "--correct-spaces", "--column", "sentence=bad", "--entropy"),
+    ),
+    (
+        "surprisal",
+        "stimuli.csv",
+        ("--column", "sentence=good", "--frequencies", "{inputs}/counts.tsv", "--words"),
+    ),
+    ("eval-blimp", "", (*WINDOWS, *BEFORE, "--context-parses", "beam", "--limit", "9", "--details")),
+    ("eval-sg", "", (*WINDOWS, *BEFORE, "--window", "17", "--details", "--margin", "2")),
+    ("eval-ppl", "", ("--no-marginal", "--particles", "3", "--seed", "5")),
+    (
+        "eval-ppl",
+        "documents.txt",
+        (*WINDOWS, "--context", "document", "--context-parses", "beam", "--margin", "3"),
+    ),
+    ("treebank", "", ("--functions", "keep", "--binarize", "none", "--split", "0.5,0.5")),
+    ("parse", "", ("--binarize", "left", "--margin", "3", "--search", "max_batch=3")),
+    ("tapes", "", ("--lower-case", "--min-count", "2", "--text-style", "raw", "--binarize", "left")),
+    ("tapes", "", ("--tokenizer", "bpe", "--vocab-size", "300", "--tape", "none")),
+    ("tapes", "", ("--layout", "window", "--window", "24", "--documents", "file", "--tape", "packed")),
+)
+
+
+@pytest.mark.parametrize(("name", "source", "options"), TOGETHER)
+def test_options_together_in_slices(
+    name: str, source: str, options: tuple[str, ...], case: Cases, inputs: Path
+) -> None:
+    (inputs / "before.txt").write_text("a b\nb a\n")
+    lines = (inputs / "lines.txt").read_text().splitlines()
+    (inputs / "documents.txt").write_text("\n".join(line for i, line in enumerate(lines) if "z" not in line))
+    rows = [f"{a},{b}" for a, b in itertools.pairwise(line for line in lines if line and "z" not in line)]
+    (inputs / "stimuli.csv").write_text("\n".join(["good,bad", *rows]))
+    (inputs / "counts.tsv").write_text("word\tcount\na\t5\nb\t3\n")
+    if "{inputs}/models/gpt2" in options:
+        case("ppl-gpt2")  # saves it, where transformers is installed
+    command = case(name)
+    first, given, *others = command(*(each.format(inputs=inputs) for each in options))
+    arguments = (first, str(inputs / source) if source else given, *others)
+    command = dataclasses.replace(command, arguments=arguments)
+    wanted = plain(command)
+    for number in (1, 0) * (1 + (name == "tapes")):
+        assert pdtools(command("--shard", f"{number}/2", "-q")) == 0
+    assert pdtools(merge(command)) == 0
+    assert command.made() == wanted
+
+
 @pytest.mark.parametrize("arguments", [[], ["generate", "dyck", "-o", "kept", "--overwrite"]])
 def test_merging_calls_no_other_command(
     arguments: list[str], case: Cases, capsys: pytest.CaptureFixture[str]
