@@ -41,7 +41,7 @@ class PromptItem:
     """An item of a task.
 
     Attributes:
-        id: the data's, or its number in them, from 0.
+        id: the data's, or its number in them, from 0; items that are excluded count.
         sentences: the prompt's sentences, without the answer.
         label: a label, a number, or None if it is not known.
     """
@@ -64,11 +64,13 @@ def make_items(
     Args:
         records: lines of data.
         task: the task.
-        rejects: takes records that lack a field, or have a label that the task does not know.
+        rejects: takes records that lack a field, or have a label that the task does not know; it holds what
+            the reader of records excluded.
         split: cuts a part into sentences.
         label_names: names of the labels 0, 1, … Without them, integers are refused if the task has names.
     """
-    for number, record in enumerate(records):
+    made = 0
+    for record in records:
         try:
             fields = {name: _text(_value(record, task, name), name) for name in task.fields}
             label = _label(_value(record, task, "label"), task, label_names)
@@ -78,6 +80,8 @@ def make_items(
             continue
         known = _value(record, task, "id")
         sentences = (sentence for part in task.write(fields) for sentence in split(part))
+        number = made + len(rejects)
+        made += 1
         yield PromptItem(str(number if known is None else known), tuple(sentences), label)
 
 

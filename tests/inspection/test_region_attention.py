@@ -230,6 +230,22 @@ def test_the_command(
     assert "layer 2" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert run(["auto" if part == "5" else part for part in command]) == 1
+    capsys.readouterr()
+    found = {}
+    for more in ([], ["--margin", "0"], ["--search", "max_batch=1"]):
+        assert run([*command, *more, "--json"]) == 0
+        found["".join(more)] = json.loads(capsys.readouterr().out)
+    assert found["--margin0"]["settings"]["models"]["pushdown"]["margin"] == 0
+    searched = [each["scores"]["by_suite"]["toy"]["noun"]["pushdown"]["mean"] for each in found.values()]
+    narrow = evaluate_attention(
+        SuiteFiles(path),
+        {"pushdown": [str(tmp_path / "pushdown")]},
+        Question(at="verb", suites=("toy",)),
+        search=SearchOptions(beam=5, margin=0.0),
+    )
+    assert searched[1] == pytest.approx(narrow.scores["by_suite"]["toy"]["noun"]["pushdown"]["mean"])
+    assert searched[0] != pytest.approx(searched[1])
+    assert searched[0] == pytest.approx(searched[2])
 
 
 def test_seeds_of_one_recipe_are_one_model() -> None:

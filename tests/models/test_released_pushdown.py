@@ -306,6 +306,10 @@ def test_an_import_is_evaluated_and_exported_like_any_model(
         run(["import", str(folder / "pushdown"), "-o", f"{model}-2", "--set=config.normalize=allowed"]) == 0
     )
     assert len(capsys.readouterr().err.splitlines()) == 1
+    assert load_checkpoint(model).tokenizer.text_style == "ptb"
+    source = str(folder / "pushdown")
+    assert run(["import", source, "-o", f"{model}-3", "--text-style", "raw", "-q"]) == 0
+    assert load_checkpoint(f"{model}-3").tokenizer.text_style == "raw"
     record = json.loads(Path(model, "training.json").read_text())["imported"]
     assert record["format"] == "released-pushdown"
     assert set(record["sha256"]) == {"model.pt", "vocab.pkl"}

@@ -223,3 +223,32 @@ def test_a_tenth_is_held_out(work: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert report["items"] + report["held_out"] == 100
     assert 3 <= report["held_out"] <= 20
     assert len((tmp_path / "valid.jsonl").read_text().splitlines()) == report["held_out"] + 1
+
+
+def test_items_that_cannot_be_read_are_excluded_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({"sentence1": f"A {i}", "sentence2": "B", "label": "entailment"}) for i in range(40)]
+    rows[3:3], rows[20:20] = ["[1]"], [json.dumps({"sentence1": "A", "label": "entailment"})]
+    (tmp_path / "x.jsonl").write_text("\n".join(rows))
+    out, held = tmp_path / "o.jsonl", tmp_path / "held.jsonl"
+    command = ["prompts", f"{tmp_path}/x.jsonl", "--task", "rte", "-o", str(out), "--hold-out", str(held)]
+    assert run(command) == 1
+    assert "x.jsonl:4: " in capsys.readouterr().err
+    assert not out.exists()
+    assert not held.exists()
+    assert run([*command, "--on-error", "skip", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["items"] + report["held_out"], sum(report["left_out"].values())) == (40, 2)
+    rejected = [json.loads(line) for line in (tmp_path / "o.jsonl.rejects.jsonl").read_text().splitlines()]
+    assert [each["line"] for each in rejected] == [4, 21]
+    # A bad line decides nothing of the others: the same ones are held out, with the same content.
+    kept = [[json.loads(line) for line in file.read_text().splitlines()[1:]] for file in (out, held)]
+    (tmp_path / "x.jsonl").write_text("\n".join(row for i, row in enumerate(rows) if i not in (3, 20)))
+    assert run([*command, "--overwrite", "-q"]) == 0
+    parts = [[json.loads(line) for line in file.read_text().splitlines()[1:]] for file in (out, held)]
+    assert [[each["sentences"] for each in items] for items in kept] == [
+        [each["sentences"] for each in items] for items in parts
+    ]
+    numbers = sorted(int(each["id"]) for items in kept for each in items)
+    assert numbers == [number for number in range(42) if number not in (3, 20)]  # as in the data
