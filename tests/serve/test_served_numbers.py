@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="starlette is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from search_oracle import save_checkpoints
-from serve_client import Client, served
+from serve_client import Client, served, serving
 from toy_workbooks import cell, rows_of, write_workbook
 
 import pdtools
@@ -79,6 +79,18 @@ def test_a_sentence_has_the_surprisals_of_tokens_and_words(page: Client, plain: 
     narrow = page.ask("sentence", TEXT, beam=1)["packed"]["trace-0-0"]["surprisals"]
     same(narrow[1:], pdtools.load("demo", beam=1).surprisal(TEXT)["surprisal"])
     assert narrow != answer["packed"]["trace-0-0"]["surprisals"]
+
+
+def test_the_command_searches_as_it_is_told() -> None:
+    """Those who ask may give another beam; the margin stays."""
+    with serving("demo", options=("--beam", "30", "--margin", "0.5", "--device", "cpu")) as (_, address):
+        page = Client(address)
+        for more, beam in (({}, 30), ({"beam": 2}, 2)):
+            answer = page.ask("sentence", TEXT, **more)
+            expected = pdtools.load("demo", beam=beam, margin=0.5).surprisal(TEXT)["surprisal"]
+            same(answer["packed"]["trace-0-0"]["surprisals"][1:], expected)
+            assert f"--beam {beam} --margin 0.5" in answer["document"]["command"]
+            assert list(expected) != list(pdtools.load("demo", beam=beam).surprisal(TEXT)["surprisal"])
 
 
 def test_a_context_is_read_before_and_no_folder_is_told(
