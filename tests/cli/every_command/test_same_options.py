@@ -76,6 +76,10 @@ def folder(request: pytest.FixtureRequest, models: Path, tmp_path: Path) -> Path
         for pair in pairs
     ]
     (tmp_path / "suite.json").write_text(json.dumps(suite_of(*items)))
+    times = ["item\tword_number\tword\ttime\n"]
+    for i, sentence in enumerate(sentences):
+        times += [f"{i}\t{n}\t{word}\t{RNG.random()}\n" for n, word in enumerate(sentence.split(), 1)]
+    (tmp_path / "times.tsv").write_text("".join(times))
     return tmp_path
 
 
@@ -128,6 +132,14 @@ def test_the_same_options_give_the_same_numbers(
     regions = pq.read_table(made("eval-sg", "suite.json", *given) / "strings.parquet").to_pandas()
     regions = regions[regions["region"].notna()]
     assert regions["bits"].sum() == pytest.approx(sum(without_end), **close)
+
+    if model in ("gpt2", "masked"):  # the other words are all of one length
+        quick = ("--folds", "2", "--spillover", "0", "--samples", "100", "--edges", "--min-time", "0")
+        items = pq.read_table(made("eval-reading", "times.tsv", *quick, *given) / "items.parquet").to_pandas()
+        words = pd.read_csv(made("surprisal", "lines.txt", "--words", *given, name="words.tsv"), sep="\t")
+        words = words[words["word"] != "<eos>"]
+        (column,) = (name for name in items if name.startswith("surprisal_"))
+        assert items[column].dropna().tolist() == pytest.approx(words["surprisal"].tolist(), **close)
 
     if model != "masked":
         lines = made("eval-ppl", "lines.txt", *given)
