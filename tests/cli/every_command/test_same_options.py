@@ -23,7 +23,7 @@ from pdtools.models import save_checkpoint
 RNG = random.Random(4)
 SENTENCES = {
     "words": [" ".join(RNG.choices(WORDS, k=RNG.randint(2, 5))) for _ in range(6)],
-    "text": [f"{a} {b} barked unhappily" for a in ("The", "Those", "Reluctant") for b in ("dogs", "catfish")],
+    "text": [f"{a} {b} barked dogs" for a in ("The", "Those", "These") for b in ("dogs", "catfish")],
 }
 AFTER = ("--context", "{}/before.txt")
 OPTIONS: dict[str, list[tuple[str, ...]]] = {
