@@ -67,13 +67,13 @@ def prompts(
     check_json_output(options.as_json, output)
     asked = read_task(task)
     file = data_file(data, split)
-    outputs = [output, *([] if hold_out is None else [hold_out])]
-    check_different(*outputs, str(rejects_path(output) or STDIO))
+    outputs = [output, *([] if hold_out is None else [hold_out]), str(rejects_path(output) or STDIO)]
+    check_different(*outputs)
     for path in outputs:
         check_target(path, folder=False, overwrite=options.overwrite, inputs=[file, task])
     rejects = Rejects(on_error)
     wanted = {name: asked.names_of(name) for name in asked.fields}
-    names = label_names.split(",") if label_names else label_names_of(file, asked.names_of("label"))
+    names = label_names.split(",") if label_names else label_names_of(file, asked)
     items = make_items(
         read_records(file, wanted, rejects, columns=columns_of(asked)),
         asked,

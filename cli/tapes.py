@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pdtools.files import Kind, Rejects, expand_inputs, is_stream
+from pdtools.files import Kind, Rejects, expand_inputs, is_stream, watch_inputs
 from pdtools.provenance.hub import check_no_hub_name
 
 from .console import counter, message, print_json
@@ -105,7 +105,7 @@ def tapes(
     rejects = Rejects(on_error)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     arcs = files_beside(files, "arcs") if layout == "sentence" else []
-    if without := [file for file in files if arcs and f"{file}.arcs" not in arcs]:
+    if without := [file for file in files if arcs and not files_beside([file], "arcs")]:
         message(f"no arcs are stored: no file {without[0]}.arcs")
         arcs = []
     settings = ShardSettings(
@@ -145,6 +145,7 @@ def tapes(
         _tell(manifest, output)
         return
     texts = files_beside(files, "text") if used.text_style == "raw" else []
+    watch_inputs([*texts, *arcs])
     described = {
         **({"texts": [identify(text) for text in texts]} if texts else {}),
         **({"arc_files": [identify(file) for file in arcs]} if arcs else {}),

@@ -79,7 +79,7 @@ def _split(sentences: Any) -> list[SplitSentence]:
             spelled += token.text_with_ws
         if words:
             start = next(token.idx for token in sentence if not token.is_space)
-            found.append(SplitSentence(start, tuple(words), " ".join(spelled.split(" ")).strip()))
+            found.append(SplitSentence(start, tuple(words), " ".join(filter(None, spelled.split(" ")))))
     return found
 
 

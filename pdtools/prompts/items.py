@@ -346,12 +346,14 @@ def _json(file: str, rejects: Rejects) -> Iterator[Record]:
             rejects.add("not a JSON object", file=file, line=number, text=json_text(value))
 
 
-def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
+def label_names_of(file: str, task: PromptTask) -> list[str] | None:
     """The names of integer labels, if a Parquet file of Hugging Face's ``datasets`` has them.
+
+    None also if the integers themselves are labels of the task, as in MRPC.
 
     Args:
         file: a data file of any kind.
-        columns: possible names of the label column.
+        task: the task.
     """
     if not has_ending(file, ".parquet"):
         return None
@@ -362,7 +364,9 @@ def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
         with pa.OSFile(os.fsencode(file)) as stream:
             metadata = pq.read_schema(stream).metadata or {}
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        found = next(features[name]["names"] for name in columns if name in features)
+        found = next(features[name]["names"] for name in task.names_of("label") if name in features)
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
-    return [str(name) for name in found] if isinstance(found, list) else None
+    if not isinstance(found, list) or all(str(number) in task.answers for number in range(len(found))):
+        return None
+    return [str(name) for name in found]

@@ -68,9 +68,9 @@ def check_style(style: str) -> None:
 def split_words(text: str, style: str) -> Sentence:
     """Split a sentence into words by the rules of ``nltk.tokenize.NLTKWordTokenizer``.
 
-    Every Unicode space ends a word. A curly apostrophe in a word or at its beginning counts as a straight one
-    (nltk knows clitics by that only); long dashes and ellipses are words (nltk knows ``--`` and ``...``). Any
-    string is accepted.
+    Every Unicode space counts as an ASCII one (nltk knows opening quotes by these only). A curly apostrophe
+    in a word or at its beginning counts as a straight one (nltk knows clitics by that only); long dashes and
+    ellipses are words (nltk knows ``--`` and ``...``). Any string is accepted.
 
     Args:
         text: one sentence; offsets refer to it.
@@ -78,7 +78,7 @@ def split_words(text: str, style: str) -> Sentence:
             keeps every word as the text has it.
     """
     check_style(style)
-    straight = _APOSTROPHE.sub("'", text)
+    straight = _OTHER_SPACE.sub(" ", _APOSTROPHE.sub("'", text))
     found = _word_tokenizer().tokenize(straight)
     tokens = [part for token in found for part in _LONG_SIGN.split(token) if part]
     spans = list(_align(tokens, straight))
@@ -157,6 +157,7 @@ def _fisher_exact(*tables: Any, **options: Any) -> Any:
     return fisher_exact(*tables, **options)
 
 
+_OTHER_SPACE = re.compile(r"[^\S ]")
 _APOSTROPHE = re.compile(r"(?:(?<=\w)|(?<![^\s“‘(—]))’(?=\w)")
 _LONG_SIGN = re.compile("([—⸺⸻]+|…+)")
 _QUOTE = re.compile("\"|''|``")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from small_jobs import Case
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.files import atomic_directory, write_json
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -277,6 +279,68 @@ def test_files_beside_trees_are_settings(
         Path(f"{trees}.{what}").write_text(content)
         found.append(settings_of("tapes", trees, *given))
     assert {key for key in found[0] if found[0][key] != found[1][key]} == {setting}
+
+
+@pytest.mark.parametrize(
+    ("option", "contents", "setting"),
+    [
+        ("--context", ("a b\nb a\n", "b a\na b\n"), "context"),
+        ("--trees", ("(S (X a) (X b))\n\n", "(S (X b) (X a))\n\n"), "trees"),
+    ],
+)
+def test_contents_of_files_are_settings(
+    option: str, contents: tuple[str, str], setting: str, settings_of: Settings, tmp_path: Path
+) -> None:
+    """Not their names alone, nor how long they are."""
+    file, found = tmp_path / "file", []
+    for content in contents:
+        file.write_text(content)
+        found.append(settings_of("surprisal", option, file))
+    assert {key for key in found[0] if found[0][key] != found[1][key]} == {setting}
+
+
+# Options that change what is made of all chunks.
+AT_THE_END: dict[str, list[tuple[str, ...]]] = {
+    "eval-blimp": [("--limit", "1")],
+    "eval-reading": [
+        ("--seed", "3"),
+        ("--folds", "3"),
+        ("--spillover", "1"),
+        ("--min-time", "9"),
+    ],
+    "eval-classify": [("--seed", "3"), ("--samples", "7")],
+}
+FOLDERS = [name for name in CHANGES if name.startswith(("eval-", "ppl-", "bench"))] + ["tapes", "windows"]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_that_is_done_was_made_with_the_same_options(
+    name: str,
+    case: Callable[[str], Case],
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*arguments_of(name, case, inputs, tmp_path)]
+    out = arguments[arguments.index("-o") + 1]
+    with atomic_directory(out, kind="results") as made:
+        write_json(made / "results.json", {"provenance": {"command": ["pdtools", *arguments]}})
+    monkeypatch.setattr(sys, "argv", sys.argv)
+
+    def called(*more: object) -> tuple[int, str]:
+        given = [str(each).format(inputs=inputs) for each in more]
+        sys.argv[1:] = [*with_options(arguments, *given), "--resume"]
+        return run(sys.argv[1:]), capsys.readouterr().err
+
+    changes = [given for option, (given, _) in CHANGES[name].items() if option not in (INPUT, "auto")]
+    for given in [*changes, *AT_THE_END.get(name, ())]:
+        status, said = called(*given)
+        assert (status, "other options: " in said) == (1, True), given
+        named = set(re.findall(r"(?:: |, )(--[a-z-]+) was ", said))
+        assert named == {each.replace("--no-", "--") for each in map(str, given) if each.startswith("--")}
+    others = ["--workers", "2"] + ["--threads", "1"] * ("--device" in arguments)
+    assert called(*others) == (0, f"{out}: done already\n")
 
 
 def test_every_option_is_known_to_matter_or_not() -> None:

@@ -193,6 +193,8 @@ def test_words_and_sentences_by_spacy(
     assert [word for each in several[0] for word in each.words] == words[0]
     assert several[1] == []
     assert several[2][0].spelled == "dogs bark"
+    ((blanks,),) = load_splitter("spacy", str(pipeline), sentences=False).split([" dogs   bark\t \n too "])
+    assert blanks.spelled == "dogs bark too"
     for sentences in (True, False):
         ((after_blanks, *_),) = load_splitter("spacy", str(pipeline), sentences=sentences).split(
             ["  dogs bark"]

@@ -38,7 +38,7 @@ SPLITTER = SentenceSplitter()
         "Mr. ⸺ came with Henry J. I. Smith.|They left.",
         "He came at 5 p.m. on Monday, i.e. late.",
         "See Fig.2 and example.com.|It cost 3.50 pounds.|9 men came.",
-        "The Q.Z.X. Company met.|Was it B?|It was Dr!|(He saw.)",
+        "The Q.Z.X.Y.V.W. Company met.|Was it B?|It was Dr!|(He saw.)",
         # other scripts
         "他来了。|他走了！|好。",
         "वह आया।|वह गया।",

@@ -135,14 +135,29 @@ def test_whole_numbers_need_names(
     assert [item.label for item in items(file, read_task("stsb"))] == [0.0, 1.0, None]
 
 
-def test_names_that_parquet_knows_are_used(tmp_path: Path) -> None:
-    features = {"info": {"features": {"label": {"names": ["entailment", "not_entailment"]}}}}
-    table = pa.Table.from_pylist([{"sentence1": "A", "sentence2": "B", "label": 0}])
-    table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
-    pq.write_table(table, tmp_path / "x.parquet")
-    names = label_names_of(str(tmp_path / "x.parquet"), ["label"])
-    assert items(tmp_path / "x.parquet", names=names)[0].label == "entailment"
-    assert label_names_of(str(as_parquet(tmp_path, [{"label": 0}])), ["label"]) is None
+@pytest.mark.parametrize(
+    ("task", "names", "label"),
+    [
+        (RTE, ["entailment", "not_entailment"], "not_entailment"),
+        (read_task("mrpc"), ["not_equivalent", "equivalent"], "1"),  # its labels are the numbers
+        (read_task("sst5"), ["-2", "-1", "0", "1", "2"], "1"),
+        (RTE, None, None),
+    ],
+)
+def test_names_that_parquet_knows_are_used_where_the_task_knows_no_numbers(
+    tmp_path: Path, task: PromptTask, names: list[str] | None, label: str | None
+) -> None:
+    rows = [{"sentence1": "A", "sentence2": "B", "sentence": "C", "label": 1}]
+    file, table = tmp_path / "x.parquet", pa.Table.from_pylist(rows)
+    features = {"info": {"features": {"label": {"names": names}}}}
+    if names is not None:
+        table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
+    pq.write_table(table, file)
+    known = label_names_of(str(file), task)
+    if label is None:
+        assert known is None
+    else:
+        assert items(file, task, known)[0].label == label
 
 
 def with_more(folder: Path, n: int, **more: pa.Array) -> Path:

@@ -60,6 +60,16 @@ def test_rows_have_the_arcs_of_their_lines(trees: Path, tmp_path: Path, style: s
     assert columns["arc_dependent"] == [[1, 3, 2], [], [1, 2, 2]]
 
 
+@pytest.mark.parametrize("name", ["a.trees", "./a.trees", "x/..//a.trees", "*.trees", "."])
+def test_the_name_may_be_written_in_any_way(
+    name: str, trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    assert tapes(tmp_path / "shards", name) == 0
+    assert graphs(ShardSet.open(tmp_path / "shards")) == KEPT
+
+
 def test_workers_change_nothing(trees: Path, tmp_path: Path) -> None:
     for name, workers in (("one", "1"), ("two", "2")):
         assert tapes(tmp_path / name, trees, "--workers", workers) == 0

@@ -61,10 +61,13 @@ def test_raw_shards_have_the_text(trees: Path, tmp_path: Path, workers: str, lay
 def test_a_word_with_a_blank(tmp_path: Path, layout: tuple[str, ...]) -> None:
     """In trees and in the text of shards it is a no-break space; tokens are those of the sentence."""
     file = tmp_path / "a.trees"
-    file.write_text("(S (NP (NUM 20\u00a0000) (NN chats)) (VP (VB dorment)) (. .))\n")
-    Path(f"{file}.text").write_text("20 000 chats dorment.\n")
+    file.write_text("(S (NP (NUM 20\u00a0000\u00a0000) (NN chats)) (VP (VB dorment)) (. .))\n")
+    Path(f"{file}.text").write_text("20 000 000 chats dorment.\n")
     shards = tapes(file, tmp_path / "raw", "raw", *layout)
-    assert [shards.text(0), *decoded(shards)] == ["20\u00a0000 chats dorment .", "20 000 chats dorment."]
+    assert [shards.text(0), *decoded(shards)] == [
+        "20\u00a0000\u00a0000 chats dorment .",
+        "20 000 000 chats dorment.",
+    ]
 
 
 def test_without_the_file_and_in_other_styles_words_are_joined(trees: Path, tmp_path: Path) -> None:

@@ -159,6 +159,21 @@ def test_the_first_word_has_a_space_before_it_in_one_style_alone(tmp_path: Path)
         assert (found == _BPE["raw"]) == (style == "raw")  # by their fingerprints
 
 
+def test_a_token_that_holds_several_words_is_not_used() -> None:
+    backend = train_bpe_tokenizer([split_spaces("we cannot we cannot didn't")], size=290, text_style="raw")
+    whole = Tokenizer(backend._json, "raw", text_tokens=backend.vocab_size)
+    assert len(whole.word_tokens("cannot")) == 1
+    sentence = split_words("we cannot, we didn't", "raw")
+    found = whole.encode(sentence)
+    apart = [
+        whole.word_tokens(word, space_before=space)
+        for word, space in zip(sentence.words[:4], sentence.space_before[:4], strict=True)
+    ]
+    n = sum(map(len, apart))
+    assert found.ids[1 : 1 + n].tolist() == [token for word in apart for token in word]
+    assert [*dict.fromkeys(found.word[1:-1].tolist())] == [*range(len(sentence.words))]
+
+
 def test_respelled_quotes_stay_within_the_text() -> None:
     encoding = _BPE["ptb"].encode(split_words('"a"', "ptb"))
     rows = zip(encoding.word.tolist(), encoding.starts.tolist(), encoding.ends.tolist(), strict=True)

@@ -57,6 +57,16 @@ def test_free_standing_quotes_open_and_close() -> None:
     assert split_words(spaced, "ptb").words == tuple(spaced.split())
 
 
+@pytest.mark.parametrize("space", ["  ", "\t", "\n", "\r\n", "\u00a0", "\u2009", "\u3000", "\x85"])
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+def test_every_space_is_one(space: str, style: str) -> None:
+    text = """The dog's " tail " isn't ("here") - 'tis "there", we're gonna say: "No." 5 % , $ 3"""
+    plain, other = split_words(text, style), split_words(text.replace(" ", space), style)
+    assert other.words == plain.words
+    assert other.text == text.replace(" ", space)
+    assert other.space_before == plain.space_before
+
+
 def test_contractions_keep_their_offsets() -> None:
     sentence = split_words("I cannot; I'm gonna.", "raw")
     assert sentence.words == ("I", "can", "not", ";", "I", "'m", "gon", "na", ".")

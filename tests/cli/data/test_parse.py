@@ -12,13 +12,14 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import nltk
 import pytest
 from toy_benepar import toy_trees
 
 from pdtools.cli.main import run
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.parsers.splitting import read_sentences
 from pdtools.trees import Tree, expand_unaries, unbinarize, unescape
 
@@ -238,6 +239,26 @@ def test_a_run_is_resumed_with_the_models_it_began_with_alone(
     with (tmp_path / "models" / "en" / "pos" / "toy.pt").open("ab") as file:
         file.write(b"\0")
     assert settings.described() != before
+
+
+def test_other_processes_parse_with_the_model_that_the_command_began_with(
+    toy_stanza_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+
+    def stop(sentences: Any, parser: Any, *args: Any, **options: Any) -> None:
+        found.append(parser)
+        raise PdtoolsError("enough is known")
+
+    monkeypatch.setattr("pdtools.parsers.in_chunks.parse_in_chunks", stop)
+    shutil.copytree(toy_stanza_models, tmp_path / "models")
+    (tmp_path / "a.txt").write_text("a\n")
+    model = ["--parser", "stanza", "--model", str(tmp_path / "models" / "en"), "-o", str(tmp_path / "out")]
+    assert run(["parse", str(tmp_path / "a.txt"), *model, "--workers", "2"]) == 1
+    with (tmp_path / "models" / "en" / "pos" / "toy.pt").open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(PdtoolsError, match="is not the model that the command was started with"):
+        found[0].load()
 
 
 def test_failed_sentences_are_excluded_from_splits(toy_benepar_model: Path, tmp_path: Path) -> None:

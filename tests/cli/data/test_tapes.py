@@ -75,6 +75,34 @@ def test_options_reach_the_shards(trees: str, tmp_path: Path) -> None:
     assert "tape" not in pd.read_parquet(out / "part-00000.parquet").columns
 
 
+@pytest.mark.parametrize(
+    ("options", "vocabulary", "sentences"),
+    [
+        ("", 7, 3),
+        ("--min-count 3", 6, 3),
+        ("--min-count 1", 14, 3),
+        ("--min-count 1 --vocab-size 5", 5, 3),
+        ("--no-unk", 13, 3),
+        ("--no-unk --min-count 2", 6, 1),
+        ("--tokenizer bpe --min-count 4", 259, 3),
+        ("--tokenizer bpe --min-count 3", 265, 3),
+        ("--tokenizer bpe --min-count 3 --vocab-size 261", 261, 3),
+    ],
+)
+def test_vocabularies_hold_what_counts_and_sizes_let_in(
+    options: str, vocabulary: int, sentences: int, trees: str, tmp_path: Path
+) -> None:
+    """Words come three times (The, dog), twice (runs) or once; three merges make one of three bytes."""
+    out, text = tmp_path / "shards", tmp_path / "x.txt"
+    assert run(["tapes", trees, "-o", str(out), *options.split(), "-q"]) == 0
+    shards = ShardSet.open(out)
+    assert (shards.tokenizer.vocab_size, len(shards)) == (vocabulary, sentences)
+    if "unk" not in options:
+        text.write_text("".join(shards.text(i) + "\n" for i in range(len(shards))))
+        assert run(["blocks", str(text), "-o", str(tmp_path / "blocks"), *options.split(), "-q"]) == 0
+        assert ShardSet.open(tmp_path / "blocks").tokenizer == shards.tokenizer
+
+
 def test_validation_trees_take_the_training_tokenizer(
     trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,6 +253,9 @@ def test_show_words_is_a_line_for_each_sentence(
     assert capsys.readouterr().out == "The dog is n't\n"
     assert run(["show", out]) == 2
     assert run(["show", out, "0", "--words", "--json"]) == 2
+    capsys.readouterr()
+    assert run(["show", out, "3", "--words"]) == 1
+    assert "no sentence with id 3 (ids go from 0 to 2)" in _error(capsys)
 
 
 @pytest.mark.parametrize(

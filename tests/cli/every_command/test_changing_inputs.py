@@ -119,6 +119,8 @@ COMMANDS = {
     "parse --split": (["parse", "{x.trees}", "--from", "treebank", "--split", "0.5,0.5"], "x.trees"),
     "parse --parser": (["parse", "{lines.txt}", "--parser", "{pushdown}"], "pushdown/config.json"),
     "tapes": (["tapes", "{x.trees}"], "x.trees"),
+    "tapes, arcs": (["tapes", "{x.trees}"], "x.trees.arcs"),
+    "tapes, sentences": (["tapes", "{x.trees}", "--text-style", "raw"], "x.trees.text"),
     "eval-blimp": (["eval-blimp", "{pairs.jsonl}", "--model", "{base}"], "pairs.jsonl"),
     "eval-ppl": (["eval-ppl", "{shards}", "--model", "{base}"], "shards/manifest.json"),
     "eval-parse": (["eval-parse", "{x.trees}", "{lines.txt}"], "x.trees"),
@@ -162,8 +164,16 @@ def test_commands_notice(
 
     for module in ("parse", "decode", "surprisal", "console"):
         monkeypatch.setattr(f"pdtools.cli.{module}.progress", progress)
-    if name == "tapes":  # which counts instead
-        monkeypatch.setattr("pdtools.shards.writer._describe_source", lambda file: append(Path(file)) or {})
+    if name.startswith("tapes"):  # which counts instead
+        beside = {"tapes, arcs": "0-1 1-2 1-3\n0-1 1-2\n", "tapes, sentences": "a b c\nb a\n"}
+        if name in beside:
+            (inputs / changed).write_text(beside[name])
+
+        def describe(file: str) -> dict[str, str]:
+            append(inputs / changed)
+            return {}
+
+        monkeypatch.setattr("pdtools.shards.writer._describe_source", describe)
     if name == "eval-parse":
         shutil.copy(inputs / "x.trees", inputs / "lines.txt")
     filled = [a.replace("{", f"{inputs}/").replace("}", "") for a in arguments]

@@ -1,4 +1,7 @@
-"""The numbers of --json, of commands that write no results.json, computed again from what they wrote."""
+"""The numbers of --json, of commands that write no results.json, computed again from what they wrote.
+
+And those that they say to people: the same.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,17 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in BANK.items():
         (folder / "bank" / f"{name}.mrg").write_text(text)
     (folder / "a.trees").write_text("(S (A a) (B (A b) (B c)))\n(S (A c) (B zz))\n(S (A a) (B c))\n")
+    assert run(["tapes", f"{folder}/a.trees", "-o", f"{folder}/shards", "-q"]) == 0
+    labels = ("entailment", "not_entailment", "none of these", None)
+    rows: list[dict[str, Any]] = [
+        {"sentence1": f"A {i}.", "sentence2": "B", "label": label}
+        for label, number in zip(labels, (30, 15, 2, 3), strict=True)
+        for i in range(number)
+    ]
+    (folder / "rte.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = {"sentence1": "Dogs bark. Cats sleep.", "sentence2": "E"}
+    rows = [{**texts, "score": score} for score in (0, "2.5", "")]
+    (folder / "sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
@@ -131,6 +145,44 @@ def blocks(report: dict[str, Any], out: Path) -> None:
     assert "Zebra" not in names
 
 
+def windows(report: dict[str, Any], out: Path) -> None:
+    shards(report, out)
+    rows = ShardSet.open(out)
+    assert report["counts"]["rows"] == len(rows)
+    assert report["counts"]["documents"] == len({rows.document(i) for i in range(len(rows))}) == 2
+
+
+def unlabelled(report: dict[str, Any], out: Path) -> None:
+    shards(report, out)
+    assert report["counts"]["unknown_labels"] == ShardSet.open(out).has_unknown_labels.sum() == 3
+
+
+def prompts(report: dict[str, Any], out: Path) -> None:
+    """The items that are held out are not among the others."""
+    own, held = (
+        [json.loads(line) for line in path.read_text().splitlines()[1:]]
+        for path in (out, out.with_name("held"))
+    )
+    assert (report["items"], report["held_out"]) == (len(own), len(held))
+    assert 0 < len(held) < 20
+    assert sorted(int(item["id"]) for item in own + held) == [*range(45), 47, 48, 49]
+    assert not {str(item["sentences"]) for item in own} & {str(item["sentences"]) for item in held}
+    assert report["labels"] == Counter(item["label"] or "unlabelled" for item in own + held)
+    assert report["left_out"] == rejects_of(out.with_name("out.rejects.jsonl"))
+
+
+def numbers(report: dict[str, Any], out: Path) -> None:
+    _, *items = map(json.loads, out.read_text().splitlines())
+    assert [item["label"] for item in items] == [0.0, 2.5, None]
+    assert report == {
+        **{"task": "stsb", "items": 3, "held_out": 0},
+        **{"labels": {"numbers": 2, "unlabelled": 1}, "left_out": {}},
+    }
+    assert [item["sentences"] for item in items] == [
+        ["Sentence1: Dogs bark. Cats sleep.", "Sentence2: E"]
+    ] * 3
+
+
 def surprisal(report: dict[str, Any], out: Path) -> None:
     rows = table_of(out)
     scored = len({row["sentence_id"] for row in rows})
@@ -202,6 +254,7 @@ def generated(*options: str) -> Callable[[dict[str, Any], Path], None]:
     return check
 
 
+SKIP = ("--on-error", "skip")
 DYCK = ("dyck", "--brackets", "2", "--depth", "3", "--max-length", "9", "--number", "9", "--seed", "4")
 CASES: dict[str, tuple[list[str], Callable[[dict[str, Any], Path], None]]] = {
     "decode": (["decode", "{in}/lines.txt", "--model", "{in}/models/pushdown", "--beam", "3"], decode),
@@ -220,9 +273,19 @@ CASES: dict[str, tuple[list[str], Callable[[dict[str, Any], Path], None]]] = {
         ["tapes", "{in}/a.trees", "--tokenizer", "{in}/models/pushdown", "--on-error", "skip"],
         shards,
     ),
+    "windows": (
+        ["tapes", "{in}/bank", "--layout", "window", "--window", "6", "--min-count", "1"],
+        windows,
+    ),
+    "other-labels": (["tapes", "{in}/bank", "--tokenizer", "{in}/shards"], unlabelled),
     "blocks": (["blocks", "{in}/lines.txt", "--length", "4", "--min-count", "1", "--lower-case"], blocks),
+    "prompts": (
+        ["prompts", "{in}/rte.jsonl", "--task", "rte", "--on-error", "skip", "--hold-out", "{out}/held"],
+        prompts,
+    ),
+    "prompts-of-numbers": (["prompts", "{in}/sts.jsonl", "--task", "stsb", "--no-split-sentences"], numbers),
     "surprisal": (
-        ["surprisal", "{in}/lines.txt", "--model", "{in}/models/pushdown", "--nats", "--beam", "3"],
+        ["surprisal", "{in}/lines.txt", "--model", "{in}/models/pushdown", "--nats", "--beam", "3", *SKIP],
         surprisal,
     ),
     "sample": (
@@ -246,12 +309,97 @@ def test_reports_computed_again(
 ) -> None:
     command, check = CASES[name]
     out = tmp_path / "out"
-    given = [part.format_map({"in": str(inputs)}) for part in command]
-    on_error = ["--on-error", "skip"] if name == "surprisal" else []
-    assert run([*given, *on_error, "-o", str(out), "--json", "-q"]) == 0
+    given = [part.format_map({"in": str(inputs), "out": str(tmp_path)}) for part in command]
+    assert run([*given, "-o", str(out), "--json", "-q"]) == 0
     report = json.loads(capsys.readouterr().out)
     check(report, out)
     for about in report.get("provenance", {}).get("inputs", {}).values():
         path = Path(about["path"])
         if path.is_file():
             assert about["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def said_of_trees(report: dict[str, Any], out: Path) -> list[str]:
+    counts = report["counts"]
+    lines = [f"{counts['trees']} trees, {counts['tokens']} tokens"]
+    if empty := report.get("form", {}).get("empty leaves left out"):
+        lines.append("empty leaves left out: " + ", ".join(f"{n} {kind}" for kind, n in empty.items()))
+    lines += [f"{part}: {n} trees" for part, n in report["splits"].items()]
+    if labels := report["rewritten_labels"]:
+        names = ", ".join(sorted(labels))
+        lines.append(f"{sum(labels.values())} labels rewritten to their first part: {names}")
+    return lines + [f"{n} without a tree: {reason}" for reason, n in report["rejects"].items()]
+
+
+def said_of_shards(report: dict[str, Any], out: Path) -> list[str]:
+    counts, rows = report["counts"], ShardSet.open(out)
+    of_blocks = rows.layout == "block"
+    lines = [
+        f"{out}: {counts['sentences']} {'blocks' if of_blocks else 'sentences'}, {counts['tokens']} tokens,"
+        f" {counts['words']} words ({counts['unknown_words']} unknown),"
+        f" vocabulary {rows.tokenizer.vocab_size}" + ("" if of_blocks else f", deepest {counts['deepest']}")
+    ]
+    if rows.layout == "window":
+        filled = rows.lengths.sum() / (len(rows) * report["settings"]["window"])
+        lines.append(f"{len(rows)} windows, {counts['documents']} documents, {100 * filled:.1f}% filled")
+    if unknown := counts["unknown_labels"]:
+        lines.append(
+            f"{unknown} sentences have constituents whose labels the tokenizer lacks: action models score"
+            " these as the rarest label, others read no labels"
+        )
+    return lines + [
+        f"excluded (see {out}/rejects.jsonl): {n} ({reason})" for reason, n in report["left_out"].items()
+    ]
+
+
+def said_of_prompts(report: dict[str, Any], out: Path) -> list[str]:
+    labels = report["labels"]
+    every = ", ".join(f"{labels[label]} {label}" for label in sorted(labels))
+    lines = [f"{sum(labels.values())} items ({every}), {report['held_out']} held out"]
+    return lines + [f"excluded: {n} ({reason})" for reason, n in report["left_out"].items()]
+
+
+def said_of_strings(report: dict[str, Any], out: Path) -> list[str]:
+    counts, exact = report["counts"], report.get("exact", {})
+    if "prefixes" in counts:
+        return [f"{counts['prefixes']} prefixes, of at most {counts['most_tokens']} tokens"]
+    if "pairs" in counts:
+        return [f"{counts['pairs']} pairs, {counts['symbols']} symbols"]
+    line = f"{counts['sentences']} strings, {counts['tokens']} tokens"
+    if valid := exact.get("valid_lengths"):
+        return [f"{line}; {len(valid)} lengths from {min(valid)} to {max(valid)}"]
+    return [f"{line}, at most {counts['most_tokens']}; entropy {exact['entropy_per_token']:.4f} nats a token"]
+
+
+def said_of_a_model(report: dict[str, Any], out: Path) -> list[str]:
+    counts, rejects = report["counts"], out.with_name("out.rejects.jsonl")
+    if "strings" in counts:
+        strings = f"{counts['strings']} strings, {counts['tokens']} tokens"
+        return [f"{strings}; {counts['empty']} empty, {counts['cut']} cut"]
+    lines, what = [f"{counts.get('trees')} trees, {counts.get('words')} words"], "parse"
+    if "scored" in counts:
+        unit = report["settings"]["unit"]
+        lines = [f"{counts['scored']} of {counts['sentences']} sentences scored, surprisal in {unit}"]
+        what = "score"
+    excluded = map(json.loads, rejects.read_text().splitlines())
+    return lines + [f"{each['file']}:{each['line']}: no {what}: {each['reason']}" for each in excluded]
+
+
+SAID: dict[str, Callable[[dict[str, Any], Path], list[str]]] = {
+    **dict.fromkeys(("decode", "surprisal", "sample"), said_of_a_model),
+    **dict.fromkeys(("parse", "split", "parsed", "parsed-split"), said_of_trees),
+    **dict.fromkeys(("tapes", "without-unk", "windows", "other-labels", "blocks"), said_of_shards),
+    **dict.fromkeys(("dyck", "prefixes", "nests", "cfl", "task"), said_of_strings),
+    **dict.fromkeys(("prompts", "prompts-of-numbers"), said_of_prompts),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said_are_the_numbers_of_the_report(
+    name: str, inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    given = [part.format_map({"in": str(inputs), "out": str(tmp_path)}) for part in CASES[name][0]]
+    assert run([*given, "-o", str(out), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == SAID[name](json.loads(printed.out), out)

@@ -300,6 +300,7 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
 
 
 RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
+WINDOWS = ["--layout", "window", "--window", "9", "--tokenizer", "{run}"]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +309,10 @@ RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
         ["tapes", "{x.trees}", "--tokenizer", "{shards}", "-o", "{shards}"],
         ["tapes", "{x.trees}", "--tokenizer", "{shards}/tokenizer.json", "-o", "{shards}"],
         ["blocks", "{lines.txt}", "--tokenizer", "{shards}", "-o", "{shards}"],
+        ["tapes", "{x.trees}", *WINDOWS, "--prompts", "{results}/results.json", "-o", "{results}"],
+        ["parse", "{lines.txt}", "--model", "{split}/train.trees", "--split", "0.5,0.5", "-o", "{split}"],
+        ["export", "{run}", "-o", "{run}"],
+        ["export", "{run}", "--results", "{results}", "-o", "{results}"],
         ["parse", "{lines.txt}", "--parser", "{run}", "--split", "0.5,0.5", "-o", "{run}"],
         ["surprisal", "{x.tsv}", *RUN, "--context", "{lines.txt}", "-o", "{lines.txt}"],
         ["surprisal", "{x.tsv}", *RUN, "--words", "--frequencies", "{lines.txt}", "-o", "{lines.txt}"],
@@ -318,6 +323,8 @@ RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
         ["train", "{shards}", "--valid", "{run}", "-o", "{run}"],
         ["train", "{shards}", "--init", "{run}/best", "-o", "{run}"],
         ["train", "{run}", "-o", "{run}"],
+        ["train", "{shards}", "--treereg-shards", "{results}", "-o", "{results}"],
+        ["train", "{shards}", "--config", "{results}/results.json", "-o", "{results}"],
         ["eval-formal", "cfl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-formal", "dyck", "{x.tsv}", "--model", "{run}", "--strings", "{shards}", "-o", "{shards}"],
         ["eval-formal", "task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],

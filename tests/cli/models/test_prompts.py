@@ -173,7 +173,9 @@ def test_a_language_model_answers_too_but_gives_no_numbers(
 
 def test_what_commands_refuse(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = str(work / "rte"), f"{tmp_path}/x.jsonl"
+    (tmp_path / "y.jsonl.rejects.jsonl").write_text("of another run\n")
     for arguments, status, message in (
+        (["prompts", data, "--task", "rte", "-o", f"{tmp_path}/y.jsonl"], 1, "rejects.jsonl: exists already"),
         (["prompts", data, "--task", "cola", "-o", out], 1, "nor a task of this name"),
         (["prompts", data, "--task", "rte", "--split", "dev", "-o", out], 1, "no dev.tsv"),
         (["prompts", data, "--task", "stsb", "-o", out], 1, "no number"),

@@ -51,3 +51,4 @@ def test_keys_are_what_recipes_take(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert "  config.controller (lstm|rnn|rnn-relu; default: lstm)\n" in said
     assert "config.d_model" not in said
+    assert "\ntraining:\n  train.steps (int; default: 10000)\n" in said

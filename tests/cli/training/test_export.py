@@ -47,8 +47,10 @@ def test_what_is_exported_scores_the_same_and_has_its_training(
 ) -> None:
     out = tmp_path / "out"
     assert run(["export", str(model), "-o", str(out), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
     assert report["bytes"] == sum(path.stat().st_size for path in out.iterdir())
+    assert printed.err == f"{out}: {report['bytes'] / 10**6:.2f} MB\n"
     assert scores("a b c", out, capsys) == scores("a b c", model, capsys)
     assert json.loads((out / "training.json").read_text()) == RUN
     # Exported again, from what is no run any more, it still has it.

@@ -7,10 +7,12 @@ import json
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forked import killed_at, run_script
 
+from pdtools.cli import sweep as command
 from pdtools.cli.main import run
 
 SMALL = [
@@ -68,6 +70,63 @@ def test_a_table_the_best_first(data: Path, tmp_path: Path, capsys: pytest.Captu
     assert run(arguments(data, tmp_path, *rates, "--quiet")) == 0  # nothing is left to do
     again = capsys.readouterr()
     assert (again.out, again.err) == (captured.out, "")
+
+
+def test_the_table_has_the_best_step_of_a_run_that_stopped_early(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    each = ["--set", "train.eval_every=1", "--set", "train.patience=2", "--set", "train.warmup_steps=0"]
+    rates = ["--grid", "train.learning_rate=0.001,9", "--name", "{train.learning_rate}-{train.seed}"]
+    assert run(arguments(data, tmp_path, *rates, *each)) == 0
+    captured = capsys.readouterr()
+    for line in captured.out.splitlines()[1:]:
+        name, *cells = line.split(maxsplit=4)
+        state = json.loads((tmp_path / name / "last/trainer/state.json").read_text())
+        loss = f"{state['best_loss']:.4f}"
+        status = "stopped early" if name.startswith("9") else "finished"
+        assert cells == [loss, str(state["best_step"]), str(state["step"]), status]
+        assert (state["step"] == state["best_step"] + 2 < 6) == name.startswith("9")
+        said = f"{name}: finished at step {state['step']}, best {loss} at step {state['best_step']}\n"
+        assert said in captured.err
+
+
+class _Bar:
+    """A bar that counts."""
+
+    def __init__(self, total: int, unit: str) -> None:
+        self.total, self.done = total, 0
+        self.lines: list[str] = []
+
+    def update(self, steps: int) -> None:
+        self.done += steps
+
+    def write(self, line: str, file: Any) -> None:
+        self.lines.append(line)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_bar_ends_with_the_steps_of_all_runs(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where runs stopped early, or had ended or begun before."""
+    bars: list[_Bar] = []
+
+    def open_bar(total: int, unit: str) -> _Bar:
+        bars.append(_Bar(total, unit))
+        return bars[-1]
+
+    monkeypatch.setattr(command, "shows_bars", lambda: True)
+    monkeypatch.setattr(command, "open_bar", open_bar)
+    each = ["--set", "train.eval_every=1", "--set", "train.patience=2", "--set", "train.warmup_steps=0"]
+    early = ["--grid", "train.learning_rate=0.001,9"]
+    for more in (early, early, ["--grid", "train.learning_rate=0.001,9,0.002"]):
+        assert run(arguments(data, tmp_path, *each, *more)) == 0
+    assert [each.done for each in bars] == [each.total for each in bars] == [24, 24, 36]
+    for bar, begun in zip(bars, (4, 0, 2), strict=True):
+        assert sum(line.endswith(": starting") for line in bar.lines) == begun
+        assert len(bar.lines) == begun + bar.total / 6
 
 
 def test_json_and_a_failure(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

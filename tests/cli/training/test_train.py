@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from contextlib import nullcontext
 from pathlib import Path
@@ -56,7 +55,8 @@ def arguments(shards: Path, output: Path, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("model", ["pushdown", "transformer"])
 def test_a_run(model: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments(shards, tmp_path / "run", "--model", model, "--seed", "7", "--json")) == 0
+    seeds = ["--seed", "7", "--set", "train.seed=5"]
+    assert run(arguments(shards, tmp_path / "run", "--model", model, *seeds, "--json")) == 0
     captured = capsys.readouterr()
     report = json.loads(captured.out)
     assert report["model"] == model
@@ -198,8 +198,9 @@ def test_signals_end_the_run_after_the_step(
 
     assert run(resume) == 0
     assert "has finished already, at step 8" in capfd.readouterr().err
-    assert run([*resume, "--set", "train.steps=9"]) == 1
-    assert "cannot be resumed" in capfd.readouterr().err
+    for other in (["--set", "train.steps=9"], ["--seed", "9"]):
+        assert run([*resume, *other]) == 1
+        assert "cannot be resumed" in capfd.readouterr().err
 
 
 @pytest.mark.linux
@@ -266,6 +267,60 @@ def test_without_validation_nothing_is_called_best(
     assert json.loads(captured.out)["best_step"] == 8
 
 
+def test_an_early_stop_and_what_was_excluded_are_said(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = f"(S (NP (DT the) (NN dog)) {' '.join('(VB sees)' for _ in range(9))})\n"
+    (tmp_path / "a.mrg").write_text((shards / "train.mrg").read_text() + "\n" + long)
+    more = ["-o", str(tmp_path / "more"), "--tokenizer", str(shards / "train")]
+    assert run(["tapes", str(tmp_path / "a.mrg"), *more, "--quiet"]) == 0
+    command = ["train", str(tmp_path / "more"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]
+    settings = ["train.patience=2", "train.eval_every=1", "train.learning_rate=0.3", "train.warmup_steps=0"]
+    settings += ["config.positions=learned", "config.max_length=9"]
+    given = [*SMALL, *(argument for setting in settings for argument in ("--set", setting))]
+    assert run([*command, *given, "--on-error", "skip", "--json"]) == 0
+    captured = capsys.readouterr()
+    report, lines = json.loads(captured.out), captured.err.splitlines()
+    state = json.loads((tmp_path / "run/last/trainer/state.json").read_text())
+    best, step = state["best_scores"], state["step"]
+    assert step == state["best_step"] + 2 < 8
+    assert report["counts"]["sentences"] == {"train": 9, "valid": 9}
+    assert report["counts"]["left_out"] == {"longer than the model's 9 positions": 1}
+    scores = (
+        f"loss {best['loss']:.4f}, perplexity per token given trees {best['ppl_token_given_trees']:.2f},"
+        f" joint {best['ppl_token_joint']:.2f}, attachments right {100 * best['attachment_accuracy']:.2f}%"
+    )
+    assert lines[0] == (
+        f"starting: pushdown, default recipe (no --config), {report['parameters']} parameters, 8 steps,"
+        f" 9 sentences, {100 * report['counts']['padding']:.1f}% padding, cpu"
+    )
+    assert lines[state["best_step"]] == f"step {state['best_step']}: valid {scores} (best)"
+    assert lines[-1] == (
+        f"{tmp_path}/run: stopped early at step {step}, best at step {state['best_step']}: {scores};"
+        " 1 sentences excluded (rejects.jsonl)"
+    )
+
+
+@pytest.mark.parametrize(("model", "relabelled"), [("plm", 2), ("pushdown", 0)])
+def test_labels_that_training_lacks_are_counted(
+    model: str, relabelled: int, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "(S (DT the) (FRAG (NN dog)))\n(S (FRAG (DT a) (NN cat)) (FRAG (VBZ sees)))\n"
+    (tmp_path / "v.mrg").write_text(other + SENTENCES[0])
+    valid = str(tmp_path / "valid")
+    of_training = ["--tokenizer", str(shards / "train"), "-q"]
+    assert run(["tapes", str(tmp_path / "v.mrg"), "-o", valid, *of_training]) == 0
+    command = ["train", str(shards / "train"), "--valid", valid, "-o", str(tmp_path / "run"), *SMALL]
+    assert run([*command, "--model", model, "--set", "train.steps=1", "--json"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    counts, structure = report["counts"], "action" if model == "plm" else "attachment"
+    assert f", {structure}s right {100 * report['best'][f'{structure}_accuracy']:.2f}%" in captured.err
+    assert (counts["relabelled"], counts["sentences"]) == (relabelled, {"train": 9, "valid": 3})
+    said = "2 validation sentences have labels that the training shards lack: these are scored as the rarest"
+    assert (said in captured.err) == (relabelled > 0) == ("rarest label" in captured.err)
+
+
 def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = str(tmp_path / "se.tsv")
     assert run(["generate", "task", "se", "--lengths", "3-5", "-n", "4", "-o", pairs]) == 0
@@ -274,7 +329,9 @@ def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, *SMALL, "--set", "config.objective=masked"]) == 0
     captured = capsys.readouterr()
     assert " steps, new strings every step, " in captured.err
-    assert "step 8: valid loss" in captured.err
+    best = json.loads((tmp_path / "run/last/trainer/state.json").read_text())["best_scores"]
+    hidden = f"perplexity of hidden tokens {best['ppl_token_masked']:.2f}"
+    assert f"valid loss {best['loss']:.4f}, {hidden} (best)\n" in captured.err
     assert json.loads((tmp_path / "run/best/config.json").read_text())["shards"]["task"] == "se"
 
 
@@ -301,10 +358,12 @@ def test_treereg(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     asked += ["--set", "train.treereg_every=2", "--treereg-shards", str(shards / "valid")]
     assert run(arguments(shards, tmp_path / "run", *asked)) == 0
     told = capsys.readouterr().err
-    assert re.search(
-        r"step 8: valid loss \S+, perplexity per token \S+, treereg \S+, splits right \S+%", told
-    )
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    last = records[-1]
+    assert (
+        f"step 8: valid loss {last['loss']:.4f}, perplexity per token {last['ppl_token_given_trees']:.2f},"
+        f" treereg {last['treereg_loss']:.4f}, splits right {100 * last['treereg_accuracy']:.2f}%"
+    ) in told
     assert all(record["treereg_loss"] > 0 for record in records)
     sentence = ["--text", "every dog sees a cat", "--device", "cpu"]
     assert run(["decode", *sentence, "--model", str(tmp_path / "run")]) == 0
