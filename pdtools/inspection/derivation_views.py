@@ -26,7 +26,7 @@ from pdtools.search.kinds import search_of
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import BeamStep, SentenceScore, Unscorable
 from pdtools.tokenization import ROOT
-from pdtools.trees import Constituents, escape
+from pdtools.trees import Constituents, Graph, escape
 from pdtools.trees.arc_standard import ArcActions
 
 _PER_NAT = 1 / math.log(2)
@@ -247,6 +247,12 @@ class ArcView(DerivationView):
         """The arcs of a history, by positions."""
         position = np.append(0, np.flatnonzero(history[:, 0]))
         return tuple(f"{position[h]}-{position[d]}" for h, d in graph_of_history(history).arcs)
+
+    def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
+        """See :meth:`DerivationView.beginning`; nothing looks at the end that is read too."""
+        if isinstance(found, Graph):  # a token sees the arcs up to its own word
+            return ids, found
+        return np.append(ids[:token], ids[-1]), graph_of_history(found[token - 1])
 
 
 class TransitionView(ActionView):

@@ -44,5 +44,6 @@ def toy_models() -> dict[str, LoadedModel]:
         "tg": action_model("tg", "relative"),
         "plm": action_model("plm", "learned", max_length=64),
         "plm-mask": action_model("plm-mask", "none"),
+        "gilt": tiny_model("gilt", feature_width=4, arcs="set"),
     }
     return {name: loaded(name, model) for name, model in made.items()}

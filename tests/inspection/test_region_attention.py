@@ -23,8 +23,12 @@ from pdtools.inspection import predictions, region_attention
 from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
+from pdtools.models.dependency.derivations import graph_of_history
+from pdtools.search.checkpoints import Searched
 from pdtools.search.families.proposal_trees import read_proposal_trees
+from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions, TreesFile
+from pdtools.trees.graphs import Graph, conllu
 
 REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
 # Contents by condition; region 3 is empty, region 4 has two tokens.
@@ -70,7 +74,7 @@ def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:
 
 
 @pytest.mark.usefixtures("by_folder")
-@pytest.mark.parametrize("kind", ["pushdown", "window", "stack-attention", "tg", "plm", "plm-mask"])
+@pytest.mark.parametrize("kind", ["pushdown", "window", "stack-attention", "gilt", "tg", "plm", "plm-mask"])
 def test_all_models_give_shares_that_make_up_one(kind: str, tmp_path: Path) -> None:
     scores = look(suite_file(tmp_path / "toy.json"), {kind: [kind]}).scores["by_suite"]["toy"]
     assert sum(score[kind]["mean"] for score in scores.values()) == pytest.approx(1, rel=2e-6, abs=1e-6)
@@ -119,6 +123,33 @@ def test_an_action_model_is_asked_at_the_position_that_generates(
     structure = weights[:, :, [1, 2, 5, 6, 9]].sum(2).mean()
     assert scores["(structure)"]["plm"]["mean"] == pytest.approx(float(structure), rel=2e-6, abs=1e-6)
     assert found.settings["derivation"] == "given trees"
+
+
+@pytest.mark.usefixtures("by_folder")
+def test_a_model_of_arcs_is_asked_under_its_best_arcs_or_the_given_ones(
+    models: dict[str, LoadedModel], tmp_path: Path
+) -> None:
+    """By a row of the whole sentence, in which a token sees the arcs up to its own word."""
+    loaded, text = models["gilt"], "a b c a b c"
+    given = Graph.of_heads([2, 0, 2, 5, 3, 5])
+    (tmp_path / "gold.conllu").write_text(conllu(given, text.split()) + "\n")
+    path = suite_file(tmp_path / "toy.json", [{"match": ITEMS[0]["match"], "mismatch": ITEMS[0]["match"]}])
+    (searched,) = Model.of(loaded, SearchOptions(beam=50)).trace([text], hypotheses=0)
+    assert isinstance(searched, Searched)
+    before = graph_of_history(searched.result.incremental[4])
+    best = Graph.of(6, before.heads, before.dependents)
+    assert len(best)
+    trees = TreesFile.of(str(tmp_path / "gold.conllu"))
+    found = []
+    for how, graph in ((dict[str, Any](), best), ({"trees": trees}, given)):
+        scores = look(path, {"gilt": ["gilt"]}, **how).scores["by_suite"]["toy"]
+        batch = loaded.model.pack([(searched.encoded.ids, graph)])
+        weights = attention_weights(loaded.model, batch).weights[0, :, :, 4].mean((0, 1))  # before the verb
+        found.append([scores[name]["gilt"]["mean"] for name in ("(root)", "det", "noun", "inner")])
+        assert found[-1] == pytest.approx(
+            [*weights[:3].tolist(), float(weights[3:5].sum())], rel=2e-6, abs=1e-6
+        )
+    assert found[0] != pytest.approx(found[1], rel=1e-3)
 
 
 @pytest.mark.usefixtures("by_folder")

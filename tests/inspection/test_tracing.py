@@ -137,10 +137,13 @@ def test_the_gold_tree_has_the_score_of_a_given_one(
         return
     assert best is not None
     assert (gold.joint or 0) <= (best.joint or 0) + 1e-5
-    if kind == "pushdown":
-        ids = np.array([1, 3, 4, 5, 3, 2], np.int32)
-        row = GivenRow(ids, np.array(gold.derivation, np.int32), np.array([-1, 0, 1, 2, 3, -1], np.int32))
+    if kind in ("pushdown", "head", "window"):
+        ids, attach = np.array([1, 3, 4, 5, 3, 2], np.int32), np.array(gold.derivation, np.int32)
+        if kind == "window":  # its last token attaches to ROOT
+            ids, attach = ids[:-1], np.array([*attach[:-2], 0], np.int32)
+        row = GivenRow(ids, attach, np.array([-1, 0, 1, 2, 3, -1], np.int32)[: len(ids)])
         (score,) = Model.of(models[kind], NO_SEARCH).score_rows([row])
+        assert score.joint is not None
         assert gold.joint == pytest.approx(score.joint / math.log(2))
 
 
@@ -218,6 +221,13 @@ def test_attention_is_that_of_the_best_hypothesis_at_each_position(
         for name, values in shown.items():
             exact = (alone.without[name] if name else alone.weights)[0, :, :, i, : i + 1]
             assert values[:, :, i, : i + 1] == pytest.approx(exact.numpy(), abs=0.5 / 255 + 1e-6)
+
+
+def test_a_model_that_reads_tokens_late_has_each_where_it_is_read() -> None:
+    model = tiny_model("transformer", stack_layers="all", as_released=True)
+    found = trace(loaded("late", model), "a b c").attention
+    assert found is not None
+    assert found.positions == (0, 0, 1, 2)
 
 
 @pytest.mark.parametrize(("name", "composition"), EACH)

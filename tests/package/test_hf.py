@@ -209,6 +209,14 @@ def test_generation_and_saving(folders: dict[str, Path], tmp_path: Path) -> None
     assert load_checkpoint(tmp_path / "saved").tokenizer == load_checkpoint(folders["pushdown"]).tokenizer
 
 
+def test_what_is_saved_has_its_training(tmp_path: Path) -> None:
+    folder = Path(data.model("demo"))
+    hf.PdtoolsForCausalLM.from_pretrained(folder).save_pretrained(tmp_path)
+    saved, demo = load_checkpoint(tmp_path), load_checkpoint(folder)
+    assert saved.trained == demo.trained != {}
+    assert (saved.config["shards"], saved.described) == (demo.config["shards"], demo.described)
+
+
 def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None:
     windows, _ = save_checkpoints(tmp_path, window=16)
     with pytest.raises(PdtoolsError, match="windows whose trees end sentences"):

@@ -127,10 +127,15 @@ def test_arcs_after_each_token_are_those_of_the_best_hypothesis() -> None:
     assert found.incremental[-1] == str(graph_of_history(whole))
 
 
-def test_particles_that_all_end_before_an_impossible_token() -> None:
-    wanted = beam_search(gilt("set"), [row([3, 4])], search=SearchOptions(beam=600))[0].prefix_logprobs
-    (found,) = particle_search(gilt("set"), [row([3, ROOT, 4])], Particles(number=10_000))
-    assert found.prefix_logprobs.tolist() == pytest.approx([*wanted[:2], *[-math.inf] * 3], rel=2e-6)
+@pytest.mark.parametrize("arcs", ["released", "set"])
+def test_particles_that_all_end_before_an_impossible_token(arcs: str) -> None:
+    """Beside a string that is possible."""
+    strings = [row([3, ROOT, 4]), row([3, 4])]
+    (wanted,) = beam_search(gilt(arcs), strings[1:], search=SearchOptions(beam=600))
+    impossible, possible = particle_search(gilt(arcs), strings, Particles(number=10_000))
+    sums = wanted.prefix_logprobs.tolist()
+    assert impossible.prefix_logprobs.tolist() == pytest.approx([*sums[:2], *[-math.inf] * 3], rel=2e-6)
+    assert possible.prefix_logprobs.tolist() == pytest.approx(sums, rel=2e-6, abs=1e-9)
 
 
 def test_particles_are_unbiased() -> None:

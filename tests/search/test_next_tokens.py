@@ -18,7 +18,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model
-from pdtools.search.next_tokens import ranks, word_beginnings
+from pdtools.search.next_tokens import likeliest, ranks, word_beginnings
 from pdtools.search.options import Context, SearchOptions
 from pdtools.search.scores import NextTokens, Unscorable
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer
@@ -165,3 +165,12 @@ def test_a_word_has_ended_before_each_beginning_of_one_and_each_end(style: str) 
     special = {made.pad_id, made.root_id, made.eos_id}
     spaced = {i for i in range(made.vocab_size) if made.text([i]).startswith(" ")} - special
     assert set(begins) - {made.pad_id} == spaced | {made.root_id, made.eos_id}
+
+
+def test_numbers_that_are_no_tokens_have_ranks_and_no_rows() -> None:
+    """Of a model with room for more tokens than its tokenizer has."""
+    found = likeliest(np.log([0.125, 0.5, 0.375]), ("a", "b"))
+    assert found == [
+        [1, "b", pytest.approx(0.5), pytest.approx(1)],
+        [3, "a", pytest.approx(0.125), pytest.approx(3)],
+    ]

@@ -25,7 +25,7 @@ from pdtools.search import (
     load_model,
 )
 from pdtools.search.families.proposal_trees import read_proposal_trees
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import Context, SearchOptions
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -313,6 +313,8 @@ def test_models_and_files_that_do_not_go_with_proposal_trees(
     base = pushdown.folder.parent / "base"
     with pytest.raises(PdtoolsError, match="needs no trees: leave out --trees"):
         load_model(base, SearchOptions(trees=trees))
+    with pytest.raises(PdtoolsError, match="--trees cannot be combined with --context"):
+        Model.of(pushdown, SearchOptions(trees=trees), context=Context(of="x", sentences=("a",)))
     with pytest.raises(InputError, match="cannot be read: No such file"):
         TreesFile.of(tmp_path / "missing")
     with pytest.raises(InputError, match="read more than once"):

@@ -34,7 +34,7 @@ from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
-from pdtools.search.scores import Beginning, GivenRow
+from pdtools.search.scores import Beginning, GivenRow, Unscorable
 from pdtools.tokenization import (
     Tokenizer,
     join_words,
@@ -239,6 +239,19 @@ def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None
     )
     assert results[1:3] == [ParseFailure("no words"), ParseFailure("words unknown to the model: dog")]
     assert [str(results[i]) for i in (0, 3)] == ["(XX a)", "(XX c)"]
+
+
+@pytest.mark.parametrize(
+    ("style", "text"), [("ptb", "the cat ( ca n't ) bark ."), ("raw", "the cat (can't) bark.")]
+)
+def test_the_parser_reads_words_in_the_text_style_of_the_model(
+    style: str, text: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = load_model(folders["pushdown"], parses=True)
+    monkeypatch.setitem(asked.settings, "text_style", style)
+    monkeypatch.setattr(asked, "parse", lambda read: (Unscorable(each.text, each.text) for each in read))
+    words = ["the", "cat", "(", "ca", "n't", ")", "bark", "."]
+    assert list(CheckpointParser(asked).parse([words])) == [ParseFailure(text)]
 
 
 def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,22 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
+from action_oracle import action_model
 from search_oracle import save_checkpoints
 from serve_client import Client, served, serving
+from toy_gpt2 import save_gpt2
 from toy_workbooks import cell, rows_of, write_workbook
 
 import pdtools
 from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
 from pdtools.provenance.hub import find_model
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import ModelSettings
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import NO_CONTEXT, Context, SearchOptions
 from pdtools.serve.answers import Answers, load
-from pdtools.serve.questions import MOST_CHARS
+from pdtools.serve.questions import MOST_CHARS, Kind, PageQuestion
+from pdtools.tokenization import train_word_tokenizer
 
 TEXT = "The dog that chased the cats barks."
 GOOD, BAD = "The dogs near the horse bark.", "The dogs near the horse barks."
@@ -203,6 +211,66 @@ def test_sentences_of_tables_are_as_short_as_typed_ones(page: Client) -> None:
     long = "sentence\nThe dog barks.\n" + "(" * (MOST_CHARS + 1) + "\n"
     *_, error, _ = page.events("table", table=long.encode(), name="a.csv")
     assert error == {"error": "row 3: a sentence has at most 2,000 characters, not 2,001"}
+
+
+def test_long_tables_are_refused(page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = b"sentence\nThe dog barks.\nThe dog bark.\n"
+    monkeypatch.setattr("pdtools.serve.answers.MOST_ROWS", 2)
+    assert "answer" in str(list(page.events("table", table=table, name="a.csv"))[-3])
+    monkeypatch.setattr("pdtools.serve.answers.MOST_ROWS", 1)
+    *_, error, _ = page.events("table", table=table, name="a.csv")
+    assert error == {"error": "a table has at most 1 rows, not 2"}
+
+
+def asked_directly(answers: Answers, kind: Kind, text: str, **more: Any) -> dict[str, Any]:
+    """The answer to a question about a sentence, without a server."""
+    *_, last = answers.steps(PageQuestion(page="page", kind=kind, texts=(text,), **more), None)
+    found: dict[str, Any] = last["answer"]
+    return found
+
+
+@pytest.mark.parametrize("more", [{}, {"beam": 3, "words": True}, {"context": ("c", "b a"), "words": True}])
+def test_models_of_other_packages_answer_beside_ours(tmp_path: Path, more: dict[str, Any]) -> None:
+    """A beam is not for them, but for the others."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    save_checkpoints(tmp_path / "models", window=24)
+    folders = [tmp_path / "models" / "pushdown", save_gpt2(tmp_path / "gpt2", ["a b c", "b a c"])]
+    answers = Answers(load([replace(asked(each), search=SearchOptions(beam=9)) for each in folders]))
+    found = asked_directly(answers, "sentence", "a b c", **more)
+    context = Context(of="x", sentences=more["context"]) if "context" in more else NO_CONTEXT
+    for m, folder in enumerate(folders):
+        search = SearchOptions() if m else SearchOptions(beam=more.get("beam", 9))
+        (expected,) = load_model(folder, search, context=context).score(["a b c"])
+        assert isinstance(expected, SentenceScore)
+        same(found["packed"][f"trace-0-{m}"]["surprisals"][1:], -expected.logprobs / math.log(2))
+        if more.get("words"):
+            assert [word for word, _ in found["document"]["written"][0][m]][:3] == ["a", "b", "c"]
+    if not more:
+        alone = Answers(load([asked(folders[1])]))
+        (following,) = asked_directly(alone, "next", "a b", beam=2)["document"]["next"].values()
+        assert [row[1] for row in following] == pdtools.load(folders[1]).next_token("a b", 20).token.tolist()
+
+
+def test_commands_say_every_option_of_the_search_and_names_of_the_hub(tmp_path: Path) -> None:
+    commit = "0123456789" * 4
+    folder = tmp_path / "models--lab--toy" / "snapshots" / commit
+    shutil.copytree(find_model("demo").folder, folder)
+    search = SearchOptions(beam=BEAM, margin=2.5)
+    answers = Answers(load([replace(asked(folder), search=search)]))
+    name = f"hf:lab/toy@{commit}"
+    shown = asked_directly(answers, "sentence", "The dog", words=True)["document"]["command"]
+    options = ["--beam", "20", "--margin", "2.5", "--words"]
+    assert shown == shlex.join(["pdtools", "surprisal", "--text", "The dog", "--model", name, *options])
+    line = asked_directly(answers, "next", "The dog", beam=7)["document"]["command"]
+    assert f'pdtools.load("{name}", beam=7, margin=2.5).next_token("The dog", 20)' in line
+    tokenizer = train_word_tokenizer(["a", "b", "c"], unk=False).with_labels(["NP", "VP"])
+    shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(tmp_path / "tg", action_model("tg", "relative"), tokenizer, shards=shards)
+    search = SearchOptions(beam=BEAM, word_beam=4, fast_track=3)
+    answers = Answers(load([replace(asked(tmp_path / "tg"), search=search)]))
+    shown = asked_directly(answers, "sentence", "a b")["document"]["command"]
+    options = ["--beam", "20", "--search", "word_beam=4", "--search", "fast_track=3", "-o", "view.html"]
+    assert shown == shlex.join(["pdtools", "view", "--text", "a b", "--model", "tg", *options])
 
 
 def test_commands_give_what_is_shown(page: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

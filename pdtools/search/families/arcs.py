@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pdtools.models import LanguageModel
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.models.derivations import OTHER_WORDS, AnyDerivation
 from pdtools.search.checkpoints import Searched, SearchFamily
 from pdtools.search.families.attachments import AttachmentFamily
+from pdtools.search.options import Particles
+from pdtools.search.particles import by_choices
 from pdtools.search.scores import PrefixScores
 
 
@@ -22,6 +27,7 @@ class ArcFamily(AttachmentFamily):
 
     kind = "arcs"
     adapts = False
+    has_structure = False
 
     def tree_problem(self, found: Searched) -> str | None:
         """See :meth:`SearchFamily.tree_problem`; graphs are over the words that tokens show."""
@@ -42,7 +48,21 @@ class ArcFamily(AttachmentFamily):
         return (str(graph_of_history(history)) for history in found.result.incremental[1:])
 
     @staticmethod
-    def particles(model: LanguageModel, *asked: Any, **options: Any) -> list[PrefixScores]:
+    def particles(
+        model: LanguageModel,
+        token_ids: Sequence[NDArray[np.int32]],
+        particles: Particles,
+        **options: Any,
+    ) -> list[PrefixScores]:
         """See :meth:`SearchFamily.particles`; sets are too many to weigh all at once."""
-        by = SearchFamily if cast(GiltLM, model).config.arcs == "set" else AttachmentFamily
-        return by.particles(model, *asked, **options)
+        if cast(GiltLM, model).config.arcs == "set":
+            return SearchFamily.particles(model, token_ids, particles, **options)
+        # A beam has a hypothesis after every token: none is left after one that no string has.
+        never = [model.pad_id, model.root_id]
+        beyond = [bool(np.isin(ids[1:], never).any()) for ids in token_ids]
+        possible = [ids for ids, is_beyond in zip(token_ids, beyond, strict=True) if not is_beyond]
+        found = iter(AttachmentFamily.particles(model, possible, particles, **options))
+        return [
+            by_choices(model, ids, particles) if is_beyond else next(found)
+            for ids, is_beyond in zip(token_ids, beyond, strict=True)
+        ]

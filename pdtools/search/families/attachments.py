@@ -76,12 +76,14 @@ class AttachmentFamily(SearchFamily):
 
     Attributes:
         share_prefixes: whether common beginnings of sentences are searched once.
+        has_structure: whether its choices are attachments, which close constituents, to be measured.
     """
 
     kind = "derivation"
     bound = "beam: a lower bound of log p(x)"
     adapts = True
     share_prefixes = True
+    has_structure = True
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         ids = [searched_tokens(self.loaded.model, row.tokens) for row in rows]
@@ -132,7 +134,7 @@ class AttachmentFamily(SearchFamily):
             word_beginnings=word_beginnings(self.loaded.tokenizer)
             if asks_for_distributions(self.measures)
             else None,
-            structure="structure" in self.measures,
+            structure=self.has_structure and "structure" in self.measures,
             max_batch=self.max_batch,
             share_prefixes=self.share_prefixes,
             trace=trace,

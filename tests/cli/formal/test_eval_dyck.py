@@ -59,6 +59,7 @@ def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[
     assert run([*command, "--limit", "3"]) == 0
     limited = json.loads(capsys.readouterr().out)
     assert [scores["prefixes"] for scores in limited["scores"]["by_set"].values()] == [3, 3]
+    assert [each["settings"]["limit"] for each in (document, limited)] == [None, 3]
 
 
 def test_what_cannot_be_done(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,12 @@ def test_a_pair_with_a_hugging_face_model(models: dict[str, Path], tmp_path: Pat
     assert run(["view", "--pair", "a b", "b a", *chosen, "-o", str(page), "--quiet"]) == 0
     found = document(page)
     assert (found["pair"], found["sentences"], found["models"][1]) == (True, ["a b", "b a"], "gpt2")
+    (tmp_path / "gold.trees").write_text("(S (NP (X a) (X b)) (X c))\n")
+    trees = [str(tmp_path / "gold.trees"), "--from", "treebank"]
+    assert run(["view", *trees, *chosen, "-o", str(page), "--quiet", "--overwrite"]) == 0
+    traces = packed(page)
+    gold = [traces[f"trace-0-{m}"]["gold"] for m in range(2)]  # one that reads words alone has none
+    assert [each and each["tree"] for each in gold] == ["(X (X (XX a) (XX b)) (XX c))", None]
 
 
 def test_results_of_three_models(

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any, cast
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -95,6 +96,20 @@ def test_surprisals_pairs_and_suites(model: LanguageModel, checkpoint: Path, tmp
         own = [each for each in rows if each[header.index("sentence_id")] == str(number)]
         total = sum(float(each[header.index("surprisal")]) for each in own)
         assert total == pytest.approx(-marginal(model, text), rel=2e-6, abs=1e-4)
+
+    # Stimuli have no columns for what attachments measure.
+    (tmp_path / "in.csv").write_text("item,condition,sentence\n1,x,a | b\n1,y,c\n")
+    call("surprisal", tmp_path / "in.csv", "--model", checkpoint, "--nats", "-o", tmp_path / "out.csv")
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert {"attachment", "closed"}.isdisjoint(table.columns)
+    totals = table.groupby("sentence").surprisal.sum()
+    ends = {
+        "a | b": float(rows[2][header.index("surprisal")]),
+        "c": float(rows[4][header.index("surprisal")]),
+    }
+    for text, end in ends.items():
+        whole = -marginal(model, text.replace(" |", ""))
+        assert totals[text] == pytest.approx(whole - end, rel=2e-6, abs=1e-4)
 
     write_pairs(tmp_path / "pairs.jsonl")
     call("eval-blimp", tmp_path / "pairs.jsonl", "--model", checkpoint, "-o", tmp_path / "blimp")
