@@ -201,9 +201,18 @@ class PandasModel:
         measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
         unit: Unit = "nats" if nats else "bits"
         rejects = Rejects("skip" if skip else "fail", hint="skip=True excludes it")
+        of_tables = {
+            "columns": columns,
+            "glue": None if glue == " " else glue,
+            "frequency": frequency,
+            "correct_spaces": correct_spaces or None,
+            "slopes": slopes,
+        }
         if hasattr(sentences, "iloc") and hasattr(sentences, "columns"):
             if rank:
                 raise PdtoolsError("ranks are of tokens: they cannot be combined with a table")
+            if frequency is not None and not words:
+                raise PdtoolsError("frequencies are given for words: add words=True")
             sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
             names = {role: str(name) for role, name in (columns or {}).items()}
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
@@ -236,6 +245,9 @@ class PandasModel:
                 if others := slope.differences(here):
                     warnings.warn(f"ms: the slope is of other surprisals: {'; '.join(others)}", stacklevel=2)
             return as_pandas(make_table(stimuli, {name: made}, frequency=frequency, slopes=fitted))
+        for argument, value in of_tables.items():
+            if value is not None:
+                raise PdtoolsError(f"{argument} goes with a table of stimuli, not with sentences")
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
             self._lines(sentences),

@@ -203,6 +203,8 @@ def test_python_is_the_commands_whatever_is_asked_for(
     assert run([*map(str, command), "--device", "cpu"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert json.loads(json.dumps(alone.trace(text, hypotheses=hypotheses).to_json())) == document
+    without = alone.trace(text, hypotheses=hypotheses, attention=False).to_json()
+    assert json.loads(json.dumps(without)) == {**document, "attention": None}
 
     pairs = [(text, " ".join(rng.sample(text.split(), len(text.split())))) for text in texts]
     named = {"UID": "x", "field": "f", "linguistics_term": "t"}
@@ -340,6 +342,20 @@ TEXT = "a b"
         (lambda m: m.surprisal(STIMULI.assign(sentence=True)), "table:1: sentence is True, a truth value"),
         (lambda m: m.surprisal(STIMULI.assign(sentence=pd.NaT)), "missing in 3 of 3 rows: 1, 2, 3"),
         (lambda m: m.surprisal(STIMULI[:0]), "table: there is no row below the header"),
+        *(
+            (
+                lambda m, given=given: m.surprisal([TEXT], **given),
+                f"^{next(iter(given))} goes with a table of stimuli, not with sentences$",
+            )
+            for given in (
+                {"columns": {"sentence": "Text"}},
+                {"glue": ""},
+                {"frequency": {"a": -1.0}.get},
+                {"correct_spaces": True},
+                {"slopes": "r"},
+            )
+        ),
+        (lambda m: m.surprisal(STIMULI, frequency={}.get), "frequencies are given for words: add words=True"),
         (lambda m: m.surprisal(pd.Series([TEXT, 5])), "sentences:2: 5 is no sentence: text is needed$"),
         (lambda m: m.next_token(5), "sentences:1: 5 is no sentence"),
         (lambda m: m.trace(5), "sentences:1: 5 is no sentence"),

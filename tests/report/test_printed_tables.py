@@ -320,6 +320,10 @@ def test_classification(capsys: pytest.CaptureFixture[str]) -> None:
     few = results({**scores, "intervals": None}, {"items": 14, "items_labelled": 13}, {"prompt_task": "rte"})
     expected = [expected[0], ["accuracy", 69.25], ["mcc", -12.75], "14 items, 13 with labels"]
     check(lambda: printers.print_classification(few), capsys, expected)
+    nine = {"items": 14, "items_labelled": 9}  # too few of them have labels
+    found = results({"accuracy": 0.6925, "intervals": {"accuracy": None}}, nine, {"prompt_task": "rte"})
+    printers.print_classification(found)
+    assert " ".join(capsys.readouterr().out.split()).endswith(f" 14 items, 9 with labels {FEW_ITEMS}")
 
 
 def of_two(

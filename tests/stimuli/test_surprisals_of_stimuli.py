@@ -146,7 +146,10 @@ def test_a_token_across_a_border_counts_where_it_begins() -> None:
 
 
 def test_what_trees_add(models: dict[str, Path]) -> None:
-    """Sums over the tokens of a region: of attachments in the unit of surprisals, of constituents closed."""
+    """Sums over the tokens of a region: of attachments in the unit of surprisals, of constituents closed.
+
+    Entropies are in that unit too.
+    """
     frame = pd.DataFrame({"sentence": ["a b | c", "c | b a"]})
     scorer = load_model(models["pushdown"], SearchOptions(beam=5), measures=("structure",))
     whole = list(scorer.score(["a b c", "c b a"]))
@@ -156,6 +159,11 @@ def test_what_trees_add(models: dict[str, Path]) -> None:
             (a, b, c, _), (d, e, f, _) = (each.measures[name] * scale for each in whole)
             assert found[name].tolist() == pytest.approx([a + b, c, d, e + f], rel=2e-6, abs=1e-5)
         assert found.get("unit", pd.Series()).tolist() == ["nats"] * 4 * nats
+    of_next = load_model(models["pushdown"], SearchOptions(beam=5), measures=("entropy",))
+    (a, _, c, _), (d, e, _, _) = (each.measures["entropy"] for each in of_next.score(["a b c", "c b a"]))
+    for nats, a_nat in ((True, 1.0), (False, 1 / math.log(2))):  # a region's is that of its first token
+        found = pdtools.load(models["pushdown"], beam=5).surprisal(frame, nats=nats, entropy=True)
+        assert found.entropy.tolist() == pytest.approx([x * a_nat for x in (a, c, d, e)], rel=2e-6, abs=1e-5)
 
 
 def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_path: Path) -> None:
@@ -354,6 +362,21 @@ def test_python_is_the_command(
         assert parses == (units if "words" not in options else ["a", *units[:4], "a", *units[4:]])
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "asked"),
+    [("gpt2", ["--no-bos"], {"bos": False}), ("base", ["--dtype", "bf16"], {"dtype": "bf16"})],
+)
+def test_a_model_is_loaded_as_the_command_loads_it(
+    name: str, options: list[str], asked: dict[str, Any], models: dict[str, Path], tmp_path: Path
+) -> None:
+    text = "A king smiled" if name == "gpt2" else "a b c"
+    surprisal("--text", text, "--model", models[name], *options, "-o", tmp_path / "o.tsv")
+    theirs = pd.read_csv(tmp_path / "o.tsv", sep="\t")
+    ours, plain = (pdtools.load(models[name], **how).surprisal(text) for how in (asked, {}))
+    assert ours.surprisal.tolist() == pytest.approx(theirs.surprisal.tolist(), abs=1e-7)
+    assert ours.surprisal.tolist() != plain.surprisal.tolist()
+
+
 def test_several_models(models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One below the other; what one of them alone has is empty of the others. Workers make no difference."""
     (tmp_path / "t.csv").write_text("item,sentence\n2,a b\n1,c\n")
@@ -530,6 +553,9 @@ def test_regions_joined_by_glue(
     own, whole = (pd.read_csv(tmp_path / f"{name}.tsv", sep="\t") for name in ("long", "wide"))
     for column in ("n_tokens", "surprisal"):
         assert own[column].tolist() == whole[column].tolist()
+    of_python: dict[str, Any] = {"words": bool(words), **({"glue": glue[1]} if glue else {})}
+    in_python = pdtools.load(models["gpt2"]).surprisal(pd.read_csv(tmp_path / "long.csv"), **of_python)
+    assert in_python.surprisal.tolist() == pytest.approx(own.surprisal.tolist(), abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["x.rds", "x.csv.bz2"])
@@ -549,17 +575,17 @@ def test_sentences_without_a_score(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Their rows stay, without numbers."""
-    (tmp_path / "t.csv").write_text("sentence\na | b\nx | a\n")
+    (tmp_path / "t.csv").write_text("sentence\na | b\nx | a\nx | a\n")
     common = [tmp_path / "t.csv", "--model", models["base"], "-o", tmp_path / "o.csv"]
     surprisal(*common, code=1)
     assert "t.csv:3: " in capsys.readouterr().err
     surprisal(*common, "--on-error", "skip")
     found = pd.read_csv(tmp_path / "o.csv")
-    assert found.region_text.tolist() == ["a", "b", "x", "a"]
-    assert found.surprisal.isna().tolist() == [False, False, True, True]
-    assert found.n_tokens.isna().tolist() == [False, False, True, True]
-    record = json.loads((tmp_path / "o.csv.rejects.jsonl").read_text())
-    assert (record["line"], record["text"]) == (3, "x a")
+    assert found.region_text.tolist() == ["a", "b", "x", "a", "x", "a"]
+    assert found.surprisal.isna().tolist() == [False, False, *[True] * 4]
+    assert found.n_tokens.isna().tolist() == [False, False, *[True] * 4]
+    records = [json.loads(line) for line in (tmp_path / "o.csv.rejects.jsonl").read_text().splitlines()]
+    assert [(each["line"], each["text"]) for each in records] == [(3, "x a"), (4, "x a")]  # read once
     with pytest.warns(UserWarning, match="table: an earlier row is there again in row 2, and counts again"):
         pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a", "a"]}))
     with pytest.warns(UserWarning, match="^table: ") as said:  # each doubt

@@ -124,6 +124,10 @@ def test_trees_in_one_picture_stand_below_each_other() -> None:
     ]
     (_, low), (width, high), *both = sizes
     assert both == [[width, low + high]] * 2
+    picture = ElementTree.fromstring(trees_svg([narrow, wide, narrow]))
+    moved = [group.attrib["transform"] for group in picture.iter("{http://www.w3.org/2000/svg}g")]
+    tops = [float(each.removeprefix("translate(0 ").removesuffix(")")) for each in moved]
+    assert tops == pytest.approx([0, low, low + high], abs=1)
 
 
 def test_deep_trees_stay_within_the_width() -> None:

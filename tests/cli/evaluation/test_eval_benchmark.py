@@ -11,12 +11,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import tomllib
+from search_oracle import tiny_model
 from wide_items import wide_items
 
 import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.models import save_checkpoint
 from pdtools.report.view.results import results_page
+from pdtools.tokenization import train_word_tokenizer
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # Nobody has foreseen it: three strings, of which the middle one has to be in the middle.
@@ -162,6 +165,20 @@ def test_one_that_nobody_has_foreseen(
                 assert words == [each["token"] for each in row[f"surprisals_{name}"]]
                 assert len(words) == row[f"tokens_{name}"]
                 assert sum(bits) == pytest.approx(-row[f"logprob_{name}"] / math.log(2), abs=0.05)
+
+
+def test_what_is_odd_about_items_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = train_word_tokenizer(["a", "b"], unk=True)
+    model = tiny_model("transformer", vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards={})
+    (tmp_path / "pairs.csv").write_text("g,b\na b,b a\na b,b a\nb b,b b\na b,b a\nzebra,a lion\n")
+    command = ["eval-benchmark", str(tmp_path / "pairs.csv"), "--good", "g", "--bad", "b", "--device", "cpu"]
+    assert run([*command, "--model", str(tmp_path / "model"), "-o", str(tmp_path / "r")]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "1 items have strings that are all the same",
+        "2 items repeat earlier ones",
+        "2 strings have words that the model reads as <unk>",
+    ]
 
 
 def test_scores_after_contexts_in_chunks_resumed_and_as_widely_as_needed(

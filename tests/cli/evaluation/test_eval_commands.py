@@ -80,16 +80,18 @@ def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["(S (NN cat))", "(S (NN cat))"], "2 sentences differ in their words"),
         (["(S (NN dog)", "(S (NN dog)))"], "2 sentences are no trees"),
         (["(S (NN dog)", "(S (NN cat))"], "2 sentences are no trees or differ in their words"),
+        (["(S (NN cat))"] * 11, "11 sentences differ in their words"),
     ],
 )
 def test_why_sentences_were_not_scored(
     mine: list[str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trees(tmp_path, "gold", "(S (NN dog))", "(S (NN dog))"), trees(tmp_path, "mine", *mine)
+    trees(tmp_path, "gold", *["(S (NN dog))"] * len(mine)), trees(tmp_path, "mine", *mine)
     assert run(["eval-parse", str(tmp_path / "gold"), str(tmp_path / "mine")]) == 0
     hint = " (words are deleted by their tags; with --unlabeled, by the gold ones)"
     all_differ = "are no trees" not in what
-    assert capsys.readouterr().err == f"{what} and were not scored{hint * all_differ}\n"
+    limit = ", more than MAX_ERROR 10" * (len(mine) > 10)
+    assert capsys.readouterr().err == f"{what} and were not scored{limit}{hint * all_differ}\n"
 
 
 UNLABELED = "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))"
@@ -116,6 +118,10 @@ def test_trees_without_labels_are_not_scored_by_label(
     for options in (["--unlabeled"], ["--prm", "u.prm"], ["--prm", "u.prm", "--format", "evalb"]):
         assert run(["eval-parse", "gold", "mine", *options]) == 0
         assert capsys.readouterr().err == ""
+    trees(tmp_path, "flat", "(X (XX the) (XX dog) (XX barks) (XX .))", "(XX dog)")
+    assert run(["eval-parse", "gold", "flat", "--unlabeled"]) == 0
+    said = "predicted trees look like placeholders (flat, without tags) and were scored; --left-out excludes"
+    assert capsys.readouterr().err == f"1 {said} them\n"
     assert run(["eval-parse", "mine", "mine"]) == 0  # X is what the gold trees say too
     trees(tmp_path, "some", gold, UNLABELED)  # a parser that failed on one sentence
     trees(tmp_path, "both", gold, gold)
@@ -155,7 +161,7 @@ def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str])
 # --- commands with a model --------------------------------------------------------------------
 
 
-def test_eval_ppl_writes_down_what_it_leaves_out(tmp_path: Path) -> None:
+def test_eval_ppl_writes_down_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models, _ = save_checkpoints(tmp_path, max_length=5)
     (tmp_path / "trees").write_text("(S (X a) (X b))\n(S (X a) (X b) (X c) (X a))\n")
     tapes = ["tapes", str(tmp_path / "trees"), "--tokenizer", str(models["base"]), "-q"]
@@ -164,6 +170,10 @@ def test_eval_ppl_writes_down_what_it_leaves_out(tmp_path: Path) -> None:
     command += ["--device", "cpu", "-o", str(tmp_path / "r")]
     assert run(command) == 1
     assert run([*command, "--on-error", "skip"]) == 0
+    command.remove("-q")
+    assert run([*command, "--on-error", "skip", "--overwrite"]) == 0
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "1 excluded: longer than the model: 4 tokens, at most 3"
     (left_out,) = (tmp_path / "r" / "rejects.jsonl").read_text().splitlines()
     record = json.loads(left_out)
     assert record["reason"] == "longer than the model: 4 tokens, at most 3"
@@ -295,3 +305,51 @@ def test_eval_ppl_by_particles(
         command = ["eval-ppl", data, "--model", str(models[model]), "--particles", "2", "--device", "cpu"]
         assert run(command) == 1
         assert message in capsys.readouterr().err
+
+
+TOGETHER = [
+    ("eval-ppl {shards} --model {base} --streams 2", 2, "--streams goes with --stream"),
+    ("eval-ppl {shards} --model {base} --stream --particles 2", 1, "--particles are for models of trees"),
+    ("eval-ppl {shards} --model {base} --stream --trees {gold}", 1, "leave out --stream and --no-marginal"),
+    ("eval-parse {gold} {gold} --latex --format jsonl", 2, "--latex prints the table of the scores"),
+    ("eval-parse {gold} {gold} --json --format jsonl", 2, "--format jsonl the sentences: one of them"),
+    *(
+        (f"eval-parse {{gold}} {{gold}} --format evalb {option}", 2, "prints a table and nothing else")
+        for option in ("--json", "-o {folder}/r", "--left-out {rejects}")
+    ),
+    ("eval-parse - -", 2, "only one of GOLD and PREDICTED can be standard input"),
+    ("eval-sg {suite} {suite} --model {base} -o {folder}/r", 2, "only --from-items takes several files"),
+    ("surprisal --text a --model {base} --words --rank", 2, "--rank is the rank of a token"),
+    ("surprisal --text a --model {pushdown} --parses --entropy", 2, "--parses cannot be combined with"),
+    ("compare {table} --overview", 2, "--overview goes with results, not with a table of stimuli"),
+    ("compare {results} --overview --baseline results", 2, "--overview has no differences"),
+    ("compare", 2, "name results folders"),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "said"), TOGETHER, ids=[given for given, _, _ in TOGETHER])
+def test_options_that_do_not_go_together(
+    given: str,
+    code: int,
+    said: str,
+    models: dict[str, Path],
+    shards: Path,
+    suite: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each command would do something without one of the two, and nothing is printed or written with both."""
+    gold, rejects = trees(tmp_path, "gold", GOLD), tmp_path / "rejects.jsonl"
+    rejects.write_text(json.dumps({"file": "in", "line": 1, "reason": "unknown", "text": ""}) + "\n")
+    table = trees(tmp_path, "table.csv", "model,item,condition,surprisal", "m,1,a,1", "m,1,b,2")
+    results = tmp_path / "results"
+    assert run(["eval-parse", str(gold), str(gold), "-o", str(results), "-q"]) == 0
+    capsys.readouterr()
+    files = {"gold": gold, "rejects": rejects, "table": table, "results": results, "folder": tmp_path}
+    command = given.format(shards=shards, suite=suite, **files, **models).split()
+    device = ["--device", "cpu"] if "--model" in command else []
+    assert run([*command, *device]) == code
+    printed = capsys.readouterr()
+    assert said in " ".join(printed.err.replace("│", " ").split())
+    assert printed.out == ""
+    assert not (tmp_path / "r").exists()

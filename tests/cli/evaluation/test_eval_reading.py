@@ -103,7 +103,10 @@ def test_contexts_beams_and_predictors(folder: Path, capsys: pytest.CaptureFixtu
         "--predictor",
         "closed",
     ]
-    wide = evaluate(capsys, folder, *models(folder, "base", "pushdown"), *command, "--spillover", "0")
+    command += ["--spillover", "0", "--margin", "2", "--search", "max_batch=3"]
+    wide = evaluate(capsys, folder, *models(folder, "base", "pushdown"), *command)
+    searched = [wide["settings"]["models"][f"pushdown, beam {n}"] for n in (1, 8)]
+    assert [(each["beam"], each["margin"]) for each in searched] == [(1, 2), (8, 2)]
     assert {name: each["predictors"] for name, each in wide["settings"]["models"].items()} == {
         "base, beam 1": ["surprisal", "entropy"],
         "pushdown, beam 1": ["surprisal", "entropy", "closed"],
@@ -226,7 +229,10 @@ def test_a_table_of_means_over_subjects_is_noted(
     means.to_csv(tmp_path / "means.tsv", sep="\t", index=False)
     command = ["eval-reading", str(tmp_path / "means.tsv"), *models(folder, "base"), *QUICK]
     assert run([*command, "-o", str(tmp_path / "r")]) == 0
-    assert "no column of subjects: times are taken for means over subjects" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "no column of subjects: times are taken for means over subjects\n"
+        "no --frequencies, no --wordfreq: the baseline has length alone\n"
+    )
     document = json.loads((tmp_path / "r" / "results.json").read_text())
     assert document["settings"]["models"]["base"]["lme4"].endswith(" + (1 | item)")
 

@@ -176,7 +176,9 @@ def test_minimal_pairs_score_as_with_the_model(
 def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "b.tsv"
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["counts"] == {"sentences": 4}
+    assert printed.err == "4 sentences written\n"
     assert out.read_text().split("\n")[:3] == [
         "paradigm\titem\tstring\ttext",
         "toy\t0\tgood\tThe dogs didn't bark.",

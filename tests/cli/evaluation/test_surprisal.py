@@ -205,8 +205,11 @@ def test_every_cell_with_options_crossed(
         assert list(map(float, row[5:])) == pytest.approx(own[5:], rel=2e-5, abs=2e-5)
     records = [json.loads(line) for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
     assert [(each["line"], each["text"]) for each in records] == rejected
-    report = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
     scored = len({row[0] for row in expected})
+    said = f"{scored} of {len(lines)} sentences scored, surprisal in {'nats' if nats else 'bits'}"
+    assert said in printed.err.splitlines()
     assert report["counts"] == {"sentences": len(lines), "scored": scored, "rows": len(expected)}
     assert report["settings"]["unit"] == ("nats" if nats else "bits")
     of_words = "text words" if source == "text" else "words"

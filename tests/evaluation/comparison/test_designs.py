@@ -9,6 +9,7 @@ import statistics
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from pdtools.evaluation.comparison.designs import DesignEffects, Measured, desig
 from pdtools.evaluation.comparison.effects import Factor, cells, contrasts, effects, estimate_of
 from pdtools.evaluation.intervals import student_quantile
 from pdtools.files.tables import read_sheet
-from pdtools.report.effects import cell_means, cell_rows, results_sentence
+from pdtools.report.effects import cell_means, cell_rows, methods_sentence, print_effects, results_sentence
 
 RSCRIPT = shutil.which("Rscript")
 
@@ -222,12 +223,112 @@ def test_one_region_its_cells_and_the_sentence(tmp_path: Path) -> None:
     assert "was 12.00 bits, 95% CI [9.52, 14.48], t(2) = 20.78, p = .002 (3" in results_sentence(named)
 
 
+@pytest.mark.parametrize("details", [False, True])
+def test_printed_tables_have_the_numbers_of_rows(
+    details: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of groups and single models, which may lack items of one effect; df in the heading if all share it."""
+    rng = np.random.default_rng(3)
+    levels, names = ("short", "long", "longer"), ("m-1", "m-2", "n", "o")
+    places = list(itertools.product(names, range(12), levels, (1, 2)))
+    frame = pd.DataFrame(places, columns=["model", "item", "Length", "region"])
+    frame["surprisal"] = rng.normal(9, 3, len(frame))
+    frame = frame[(frame.model != "n") | (frame["item"] != 4) | (frame.Length != "longer")]
+    asked = {"groups": {"g": ["m-*"]}, "baseline": "n"}
+    found = design_effects(read(tmp_path, frame, "Length"), region="2", samples=99, **asked)  # type: ignore[arg-type]
+    printed: list[Any] = []
+    monkeypatch.setattr(
+        "pdtools.report.effects.print_table", lambda *cells, title: printed.append((*cells, title))
+    )
+    print_effects(found, details=details)
+    wanted = []
+    for place, model in itertools.product("12" if details else "2", ["g", "n", "o", "g − n", "o − n"]):
+        own: list[dict[str, Any]] = [row for row in found.rows(place) if row["model"] == model]
+        seeds = {"g": ", 2 models", "g − n": ", 3 models"}.get(model, "")
+        same = "n" not in model
+        title = f"region {place}, {model}{', 12 items' * same}{seeds}"
+        of_rows = {round(row["df"], 1) for row in own if row["df"] is not None}
+        one_df = len(of_rows) == 1
+        rows = []
+        for row in own:
+            t = f"{row['t']:.2f}" if one_df or row["df"] is None else f"{row['t']:.2f} ({row['df']:.3g})"
+            ends = [f"[{row[f'{kind}low']:.2f}, {row[f'{kind}high']:.2f}]" for kind in ("", "boot_")]
+            name = f"Length: {row['contrast']}"
+            rows.append([name, row["bits"], *ends, t, f"{row['p']:.2g}", *([] if same else [row["items"]])])
+        heading = [
+            "effect",
+            "bits",
+            "95%",
+            "bootstrap",
+            f"t({of_rows.pop():g})" if one_df else "t",
+            "p",
+            *["items"] * (not same),
+        ]
+        wanted.append((heading, rows, title))
+    assert printed == wanted
+    assert [row["items"] for row in found.rows("2") if row["model"] == "n"] == [12, 11]
+    said = results_sentence(found)
+    assert said.startswith("At region 2, with g (mean of 2 models), the effect of Length (long − short) was ")
+    assert [part.rpartition("(")[2] for part in said.split(" items).")[:-1]] == [
+        *("12", "11 to 12", "12", "11 to 12", "11 to 12")
+    ]
+    alone = design_effects(read(tmp_path, frame[frame.region == 2], "Length"), samples=0, **asked)  # type: ignore[arg-type]
+    assert results_sentence(alone) == said.replace("At region 2, with", "With")
+    note = "95%, t, p: Student's t over items and seeds; p is not corrected. bootstrap: over items"
+    assert note in " ".join(capsys.readouterr().out.split())
+    assert "p are by Student's t over items and seeds, without" in methods_sentence(found, "pdtools 1", {})
+    single = design_effects(found.table, samples=0)
+    assert "p are by Student's t over items, without" in methods_sentence(single, "pdtools 1", {})
+
+
+@pytest.mark.parametrize("sizes", [(3,), (2, 2), (3, 2), (2, 3), (2, 2, 2)])
+def test_cells_of_any_design(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Means over the items that have all cells, and differences from the reference at the margins."""
+    rng = np.random.default_rng(sum(sizes))
+    design = design_of(sizes)
+    names = [factor.name for factor in design]
+    places = [(m, i, *cell) for m, i, cell in itertools.product(("m1", "m2", "n"), range(9), cells(design))]
+    frame = pd.DataFrame(places, columns=["model", "item", *names])
+    frame["surprisal"] = rng.normal(9, 3, len(frame))
+    frame = frame.drop(index=frame[(frame.model == "n") & (frame["item"] == 4)].index[-1:])
+    found = design_effects(read(tmp_path, frame, ",".join(names)), groups={"g": ["m*"]}, samples=0)
+    *rest, last = design
+    columns, body = cell_rows(found)
+    against = [f"{level} − {last.levels[0]}" for level in last.levels[1:]]
+    assert columns == ["model", *names[:-1], *last.levels, *against]
+    wanted = []
+    for group, models in (("g", ["m1", "m2"]), ("n", ["n"])):
+        own = frame[frame.model.isin(models) & ~((group == "n") & (frame["item"] == 4))]
+        means = {cell: own[(own[names] == list(cell)).all(axis=1)].surprisal.mean() for cell in cells(design)}
+        in_order = iter(means.values())
+        rows = {of: [next(in_order) for _ in last.levels] for of in cells(rest)}
+        if len(rest) == 1:
+            first, *others = rest[0].levels
+            for level in others:
+                less = [a - b for a, b in zip(rows[level,], rows[first,], strict=True)]
+                rows[f"{level} − {first}",] = less
+        for of, numbers in rows.items():
+            wanted.append([group, *of, *numbers, *(each - numbers[0] for each in numbers[1:])])
+    if len(sizes) > 1:
+        which = "" if sizes[:2] == (2, 2) else ", (p1 − p0) × (q1 − q0),"
+        assert f"; the interaction P × Q{which} was " in results_sentence(found)
+    assert [row[: len(sizes)] for row in body] == [row[: len(sizes)] for row in wanted]
+    for row, expected in zip(body, wanted, strict=True):
+        assert row[len(sizes) :] == pytest.approx(expected[len(sizes) :], abs=5.1e-5)
+
+
 def test_in_python(tmp_path: Path) -> None:
     expected = design_effects(read(tmp_path, FRAME, "Ambiguity,Length")).rows()
     found = pdtools.effects([own for _, own in FRAME.groupby("model")], "Ambiguity,Length")
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected))
     with pytest.warns(UserWarning, match="conditions look like a design of 2 × 2"):
         assert len(pdtools.effects(FRAME, baseline="m")) == 2 * 3 * 6
+    more = [FRAME.assign(Item=FRAME.Item + 3 * n, surprisal=FRAME.surprisal * (1 + n)) for n in range(4)]
+    many = pd.concat([each.assign(model=each.model + name) for name in ("", "-2") for each in more])
+    asked: dict[str, Any] = {"groups": {"g": ["m*"]}, "baseline": "g", "seed": 3, "samples": 99}
+    expected = design_effects(read(tmp_path, many, "Length"), **asked).rows()
+    assert expected != design_effects(read(tmp_path, many, "Length"), **(asked | {"seed": 0})).rows()
+    pd.testing.assert_frame_equal(pdtools.effects(many, "Length", **asked), pd.DataFrame(expected))
 
 
 def test_items_that_lack_a_condition_are_named_by_rows(tmp_path: Path) -> None:
@@ -342,6 +443,17 @@ def test_intervals_of_two_means_within_items_are_those_of_their_difference() -> 
     assert of.low is not None
     assert (a, b) == pytest.approx(tuple(values.mean(0)))
     assert (high - low) / 2 * math.sqrt(2) == pytest.approx(of.value - of.low)
+
+
+def test_intervals_of_three_means_within_items_by_hand() -> None:
+    """Each value less its item's mean, and the variance 3 / 2 times as large (Morey 2008)."""
+    values = np.random.default_rng(4).normal(5, 2, (10, 3))
+    within = [[x - statistics.fmean(row) for x in row] for row in values.tolist()]
+    for place, (mean, low, high) in enumerate(cell_means(values)):
+        error = math.sqrt(1.5 * statistics.variance([row[place] for row in within]) / 10)
+        half = student_quantile(0.975, 9) * error
+        assert mean == pytest.approx(values[:, place].mean())
+        assert (low, high) == (pytest.approx(mean - half), pytest.approx(mean + half))
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 1), (4,), (4, 4), (1, 4)])

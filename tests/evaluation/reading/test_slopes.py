@@ -199,7 +199,13 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     line = "ms: predicted by a linear link, fitted to another corpus, from surprisal alone; not measured"
     assert said.count(line) == 1
     assert "other surprisals" not in said
-    nats = rows(folder, *models, "--nats")
+    nats = rows(folder, *models, "--nats", "--json")
+    report = json.loads(capsys.readouterr().out)
+    read, slopes = report["provenance"]["inputs"]["slopes"], report["settings"]["slopes"]
+    assert read["path"] == str(folder / "r")
+    assert {name: each["value"] for name, each in slopes.items()} == {
+        name: each["coefficients"]["surprisal"]["sum"]["for_new"]["value"] for name, each in by_model.items()
+    }
     in_bits, in_nats = (measured([sheet_of_pandas(pd.DataFrame(own))]) for own in (found, nats))
     assert in_nats.values == pytest.approx(in_bits.values, abs=1e-6, nan_ok=True)
     assert in_nats.slopes == pytest.approx(in_bits.slopes, rel=1e-5)
@@ -225,6 +231,27 @@ def test_milliseconds_of_regions(folder: Path, capsys: pytest.CaptureFixture[str
     assert not [each for each in warned if "slope" in str(each.message)]
     own = [float(row["ms_high"]) for row in found if row["model"] == "pushdown"]
     assert frame.ms_high.tolist() == pytest.approx(own, abs=1e-6)
+
+
+def test_a_slope_of_a_model_that_cannot_correct_for_spaces(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is of the same surprisals, whether a correction is asked for or not."""
+    evaluate(folder, "of-tg", "--model", "tg", "--beam", "4")
+    capsys.readouterr()
+    plain, asked = (
+        rows(folder, "--model", str(folder / "tg"), *more, slopes="of-tg")
+        for more in ([], ["--correct-spaces"])
+    )
+    assert plain == asked
+    said = capsys.readouterr().err
+    assert "tg: not corrected for spaces, which its model cannot\n" in said
+    assert "other surprisals" not in said
+    model = pdtools.load(folder / "tg", beam=4)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.surprisal(pd.read_csv(folder / "stimuli.csv"), slopes=folder / "of-tg", correct_spaces=True)
+    assert not [each for each in warned if "slope" in str(each.message)]
 
 
 def test_milliseconds_of_negative_bits() -> None:
