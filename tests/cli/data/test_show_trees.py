@@ -154,7 +154,9 @@ def test_the_command_draws_a_tree_of_ones_own(
     form: str, expected: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["show", "--text", TREE, "--tree", form]) == 0
-    assert capfd.readouterr().out.startswith(expected)
+    out = capfd.readouterr().out
+    assert out.startswith(expected)
+    assert "|" not in out  # as it is given, not binarized
 
 
 def test_a_word_alone_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pdtools.cli.main import run
@@ -209,11 +211,16 @@ def test_labels_have_the_names_that_are_given(
 ) -> None:
     rows = [{"sentence1": f"A {i}", "sentence2": "B", "label": label} for i, label in enumerate((0, 1, 1))]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["prompts", f"{tmp_path}/x.jsonl", "--task", "rte", "-o", f"{tmp_path}/o.jsonl", "--json"]
-    assert run([*command, "--label-names", ",".join(names)]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == {names[0]: 1, names[1]: 2}
-    _, *items = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
-    assert [item["label"] for item in items] == [names[0], names[1], names[1]]
+    # A Parquet file of Hugging Face's names them too, and may do so wrongly.
+    own = {"info": {"features": {"label": {"names": ["entailment", "not_entailment"]}}}}
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"huggingface": json.dumps(own)})
+    pq.write_table(table, tmp_path / "x.parquet")
+    for file in ("x.jsonl", "x.parquet"):
+        command = ["prompts", f"{tmp_path}/{file}", "--task", "rte", "-o", f"{tmp_path}/o.jsonl", "--json"]
+        assert run([*command, "--label-names", ",".join(names), "--overwrite"]) == 0
+        assert json.loads(capsys.readouterr().out)["labels"] == {names[0]: 1, names[1]: 2}
+        _, *items = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
+        assert [item["label"] for item in items] == [names[0], names[1], names[1]]
 
 
 def test_a_tenth_is_held_out(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,6 +174,17 @@ def test_what_does_not_fit_can_be_excluded(tmp_path: Path) -> None:
     assert isinstance(first, Unscorable)
     assert first.reason == "no surprisals"
     assert isinstance(second, SentenceScore)
+    # Only sentences that can be used say whether all have a row for the end.
+    end = "1 | 4 | [end] | 13 | 13 | 0.5"
+    first, second = read(
+        tmp_path, OFFSETS, [*FIRST[:2], "1 | 3 | ran . | 8 | 13 | inf", end, *SECOND], on_error="skip"
+    )
+    assert isinstance(first, Unscorable)
+    assert isinstance(second, SentenceScore)
+    first, second = read(tmp_path, OFFSETS, [*FIRST, end, *SECOND], on_error="skip")
+    assert isinstance(first, SentenceScore)
+    assert isinstance(second, Unscorable)
+    assert second.reason == "no row for the end of the sentence, unlike the sentences before it"
     with pytest.raises(InputError, match="no number"):  # but a broken table is broken
         read(tmp_path, OFFSETS, ["1 | 1 | The | 0 | 3 | many"], on_error="skip")
 

@@ -46,11 +46,11 @@ def checkpoint(
     return folder
 
 
-def evaluate(shards: ShardSet, checkpoint: Path | None) -> Any:
+def evaluate(shards: ShardSet, checkpoint: Path | None, on_error: str = "fail") -> Any:
     from pdtools.models import load_checkpoint
 
     loaded = None if checkpoint is None else load_checkpoint(checkpoint)
-    return evaluate_cfl(shards, loaded, search=SearchOptions(beam=1), rejects=Rejects("fail"))
+    return evaluate_cfl(shards, loaded, search=SearchOptions(beam=1), rejects=Rejects(on_error))
 
 
 def test_the_figures_by_hand(shards: ShardSet, checkpoint: Path) -> None:
@@ -81,6 +81,19 @@ def test_the_figures_by_hand(shards: ShardSet, checkpoint: Path) -> None:
     rows = results.tables[ITEMS].to_pylist()
     assert [row["model"] for row in rows] == pytest.approx(logs, rel=1e-5)
     assert [row["tokens"] for row in rows] == lengths
+
+
+def test_strings_without_a_score_are_in_no_bound(shards: ShardSet, tmp_path: Path) -> None:
+    ids = {key: getattr(shards.tokenizer, key) for key in ("vocab_size", "pad_id", "root_id", "eos_id")}
+    shape = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 16, "positions": "learned", "max_length": 8}
+    model = build_model("transformer", make_config("transformer", {**ids, **shape, "attachment_head": True}))
+    save_checkpoint(tmp_path / "short", model, shards.tokenizer, shards=shards.manifest["settings"])
+    found = evaluate(shards, tmp_path / "short", "skip")
+    assert list(found.scores["by_length"]) == ["4", "6"]
+    lengths = [n for i in range(len(shards)) if (n := len(shards.text(i).split())) < 8]
+    assert (found.counts["strings"], found.counts["strings_left_out"]) == (len(lengths), 40 - len(lengths))
+    bound = sum(math.log(2) * n / 2 + math.log(3) for n in lengths) / (sum(lengths) + len(lengths))
+    assert found.scores["bound"] == pytest.approx(bound, rel=1e-12)
 
 
 def test_a_perfect_model_has_a_difference_of_zero() -> None:

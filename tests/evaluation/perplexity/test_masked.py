@@ -19,7 +19,8 @@ from pdtools.models import LoadedModel, collate, load_checkpoint, save_checkpoin
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.training import masking
-from pdtools.training.masking import evaluation_draw
+from pdtools.training.masking import Masking, evaluation_draw
+from pdtools.training.shard_input import Sentences
 from pdtools.trees import SourcedTree, Tree
 
 LENGTHS = (3, 1, 6, 4, 8)  # words; the last is too long for the model
@@ -45,6 +46,31 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShardSet, LoadedMod
     )
     save_checkpoint(folder / "model", model, tokenizer, shards=shards.manifest["settings"])
     return shards, load_checkpoint(folder / "model")
+
+
+def test_training_validates_on_the_tokens_that_are_hidden_here(
+    world: tuple[ShardSet, LoadedModel],
+) -> None:
+    """Whatever rows the model cannot take."""
+    shards, loaded = world
+    short = tiny_model(
+        "transformer",
+        vocab_size=loaded.tokenizer.vocab_size,
+        max_length=7,
+        positions="learned",
+        objective="masked",
+        layout="sentence",
+    )
+    masked = Masking(tokenizer=loaded.tokenizer, share=0.5)
+    rows = Sentences(shards, short, rejects=Rejects("skip"), masking=masked)
+    assert rows.rows.tolist() == [0, 1, 3]  # without those of 6 and 8 words
+    found = rows.batch(np.arange(3))
+    packed = short.pack([(shards.tokens(row), short.derivation_of(shards, row)) for row in (0, 1, 3)])
+    wanted = masked.apply(packed, [0, 1, 3], evaluation_draw(0))
+    assert torch.equal(found.predicted(), wanted.predicted())
+    assert torch.equal(found.tokens, wanted.tokens)
+    others = masked.apply(packed, [0, 1, 2], evaluation_draw(0))
+    assert not torch.equal(found.tokens, others.tokens)
 
 
 def one_by_one(shards: ShardSet, loaded: LoadedModel) -> list[float]:

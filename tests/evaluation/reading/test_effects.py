@@ -132,6 +132,19 @@ def test_rows_are_fitted_by_any_column(tmp_path: Path) -> None:
     assert "effects" not in found["scores"]
 
 
+def test_a_prediction_rests_on_the_fitted_times_alone(tmp_path: Path) -> None:
+    frame = table(tmp_path)
+    fit = ("--fit", "list=1", "--predict", "hard,easy")
+    before = evaluate(tmp_path, *fit)["scores"]["effects"]
+    frame.loc[frame.list == 0, "time"] = 1.5 * frame.time + 10 * frame.word_number
+    frame.to_csv(tmp_path / "times.csv", index=False)
+    after = evaluate(tmp_path, *fit)["scores"]["effects"]
+    assert [each["predicted"]["value"] for each in after] == pytest.approx(
+        [each["predicted"]["value"] for each in before], rel=1e-9
+    )
+    assert after[0]["human"]["value"] != pytest.approx(before[0]["human"]["value"], rel=1e-3)
+
+
 def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
     """Of effects that differ by item alone, the interval of the mean is that of items."""
     frame = table(tmp_path)

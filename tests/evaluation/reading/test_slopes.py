@@ -164,6 +164,9 @@ def test_an_effect_is_of_the_errors_of_slope_and_items() -> None:
     assert (low, high) == (pytest.approx(value - half), pytest.approx(value + half))
     of_seeds = in_milliseconds([np.repeat(bits[:1], 2, 0)], [np.repeat(one, 2, 0)])  # errors that they share
     assert of_seeds == pytest.approx((value, low, high))
+    two = np.array([[3.0, 0.8], [5.0, 0.2]])  # each seed has a slope of its own
+    value, *_ = in_milliseconds([bits], [two])
+    assert value == pytest.approx(((3 * bits[0] + 5 * bits[1]) / 2)[~np.isnan(bits[0])].mean())
     other = np.array([[1.0, 0.5]])
     difference, low, high = in_milliseconds([bits[:1], bits[1:]], [one, other])
     both = bits[:, ~np.isnan(bits[0])]
