@@ -94,6 +94,8 @@ def view(
         raise typer.BadParameter("--pair brings its own sentences: leave out PATH and --text")
     if (text or pair or gold) and not models:
         raise typer.BadParameter("name the model that reads the sentences with --model")
+    if pair and not all(each.split() for each in pair):
+        raise typer.BadParameter("--pair: a sentence without a word")
     is_table = (
         bool(paths)
         and not models

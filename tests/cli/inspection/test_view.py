@@ -212,6 +212,7 @@ def test_pages_are_those_of_python_with_every_option(
     [
         ([], 2, "name the page"),
         (["--text", "a", "-o", "x.html"], 2, "--model"),
+        (["--pair", "a b", " ", "--model", "m", "-o", "x.html"], 2, "--pair: a sentence without a word"),
         (["--pair", "a", "b", "--text", "a", "--model", "m", "-o", "x.html"], 2, "--pair brings"),
         (["--text", "a", "--model", "m", "--model", "m", "-o", "x.html"], 2, "a model is given twice"),
         (["nowhere", "-o", "x.html"], 1, "nowhere"),
