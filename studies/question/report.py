@@ -41,6 +41,7 @@ def scores_table(found: Document, a: str, less: str) -> str:
 
 def passes_table(found: Document, a: str, less: str, score: str) -> str:
     """A row for each number of passes."""
+    score = _spaced(score)
     rows = [["passes", LABELS[less], LABELS[a], "difference [95%]"], ["---"] * 4]
     rows += [[each, *_row(found, a, less, score, each)] for each in sorted(found["scores"], key=int)]
     return markdown_table(rows)
@@ -48,6 +49,7 @@ def passes_table(found: Document, a: str, less: str, score: str) -> str:
 
 def groups_table(found: Document, a: str, less: str, score: str) -> str:
     """A row for each circuit or phenomenon, after the last pass."""
+    score = _spaced(score)
     passes = max(found["scores"], key=int)
     rows = [["", LABELS[less], LABELS[a], "difference [95%]"], ["---"] * 4]
     for name in sorted(found["scores"][passes]):
@@ -58,7 +60,7 @@ def groups_table(found: Document, a: str, less: str, score: str) -> str:
 
 def difference_in(found: Document, a: str, less: str, score: str) -> str:
     """The difference after the last pass, with its interval and, in a family, its p."""
-    each = _difference(found, a, less, score, max(found["scores"], key=int))
+    each = _difference(found, a, less, _spaced(score), max(found["scores"], key=int))
     value, low, high, unit = _ends(each)
     p = f"; p = {each['corrected']:.2g}" if "corrected" in each else ""
     sign = "% " if unit == "%" else f" {unit} "
@@ -80,8 +82,10 @@ def _seeds(values: list[float], score: str) -> str:
 
 def _difference(found: Document, a: str, less: str, score: str, passes: str) -> Document:
     listed = [*(each for family in found["families"] for each in family), *found["others"]]
-    wanted = {"a": a, "less": less, "score": score, "passes": int(passes)}
-    return next(each for each in listed if wanted.items() <= each.items())
+    by_name: Mapping[Any, Document] = {
+        (each["a"], each["less"], each["score"], each["passes"]): each for each in listed
+    }
+    return by_name[a, less, score, int(passes)]
 
 
 def _ends(each: Document) -> tuple[str, str, str, str]:
@@ -111,7 +115,7 @@ def _spaced(score: str) -> str:
 
 PASSAGES: dict[str, Callable[..., str]] = {
     "scores": scores_table,
-    "passes": lambda found, a, less, score: passes_table(found, a, less, _spaced(score)),
-    "groups": lambda found, a, less, score: groups_table(found, a, less, _spaced(score)),
-    "difference": lambda found, a, less, score: difference_in(found, a, less, _spaced(score)),
+    "passes": passes_table,
+    "groups": groups_table,
+    "difference": difference_in,
 }

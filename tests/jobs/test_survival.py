@@ -290,7 +290,7 @@ TOGETHER: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "surprisal",
         "documents.txt",
-        ("--model", "{inputs}/models/gpt2", "--beam", "1", "--stride", "4", "--no-bos", "--rank"),
+        ("--model", "{inputs}/models/gpt2", *BEFORE, "--window", "20", "--beam", "1", "--no-bos", "--rank"),
     ),
     ("surprisal", "stimuli.csv", ("--column", "sentence=good,bad", "--margin", "2", "--parses")),
     (
@@ -338,6 +338,7 @@ def test_options_together_in_slices(
     wanted = plain(command)
     for number in (1, 0) * (1 + (name == "tapes")):
         assert pdtools(command("--shard", f"{number}/2", "-q")) == 0
+    assert len(chunks_of(command)) > 1
     assert pdtools(merge(command)) == 0
     assert command.made() == wanted
 
