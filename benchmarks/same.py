@@ -60,7 +60,7 @@ ERRORS = 3.0  # Monte-Carlo errors
 ENDS = ("low", "high")
 INTERVALS = ("over_items", "over_seeds", "intervals")
 P_VALUES = {"p", "p_holm", "p_observations"}
-VERDICTS = ("correct", "outcome", "predicted", "chosen", "chosen_given_attachments")
+VERDICTS = ("correct", "outcome", "predicted", "chosen", "chosen_by_best", "chosen_given_attachments")
 PARSES = ("tree", "arcs", "parse")
 # Keys that say when, where and how fast; files that hold nothing else, or whose scores are compared.
 NO_RESULTS = {"provenance", "seconds", "tokens_per_second", "loading_share"}

@@ -252,16 +252,22 @@ def print_closing(results: Results) -> None:
                 _interval(each["low"], each["high"], digits=1),
                 *(
                     percent(each[of])
-                    for of in ("accuracy_given_attachments", "attachment_accuracy", "lost_by_beam")
+                    for of in (
+                        "accuracy_by_best",
+                        "accuracy_given_attachments",
+                        "attachment_accuracy",
+                        "lost_by_beam",
+                    )
                 ),
             )
             for name, each in results.scores[kind].items()
         ]
-        columns = [title, "prefixes", "right", "95%", "given", "attached", "lost"]
+        columns = [title, "prefixes", "right", "95%", "best", "given", "attached", "lost"]
         print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
         print()
     print_note(
-        "given: right if the attachments are given; attached: closers attached right; lost: by the beam"
+        "best: right by the best hypothesis alone; given: if the attachments are given; attached: closers"
+        " attached right; lost: by the beam"
     )
     print()
     if "entropy" in results.scores:

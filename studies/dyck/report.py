@@ -48,8 +48,13 @@ MODELS = {
     "pushdown-distances": "Pushdown LM + stack distances",
     "pushdown-attention": "Pushdown LM + stack distances in attention",
     "pushdown-head": "Pushdown LM + stack distances in the head",
+    "released-base": "base LM + attachment loss, as released",
+    "released": "Pushdown LM, as released",
+    "released-all": "Pushdown LM, as released, attachments normalised over all tokens",
+    "released-allowed": "Pushdown LM, as released, attachments normalised over legal ones",
 }
-VARIANTS = ("pushdown-attention", "pushdown-head")  # which are in tables where they were tested
+# Which are in tables where they were tested.
+VARIANTS = ("pushdown-attention", "pushdown-head", *(model for model in MODELS if "released" in model))
 DEPENDENCIES = (50, 100, 200, 300)
 # A table for prefixes of strings that are no deeper than those of training, and one for deeper ones.
 TABLES = {
@@ -64,6 +69,7 @@ TABLES = {
 PAPER_LABELS = {"base-attachment": "paper: base LM (+ attachment loss)", "pushdown": "paper: Pushdown LM"}
 # What a row is about, for models with a tape and for those whose head does not change what they predict.
 PARTS = {
+    "accuracy_by_best": ("by the best hypothesis", None),
     "accuracy_given_attachments": ("attachments given", None),
     "attachment_accuracy": ("closers attached right", "closers attached right, those before given"),
     "lost_by_beam": ("right attachments more probable than all in the beam", None),
@@ -173,6 +179,11 @@ def shown(scores: Mapping[str, Any]) -> list[str]:
     return [model for model in MODELS if model not in VARIANTS or scores.get(model)]
 
 
+def has_tape(model: str) -> bool:
+    """Whether the words of a model depend on attachments."""
+    return "base" not in model
+
+
 def set_table(
     sets: Mapping[str, str],
     scores: dict[str, dict[str, dict[str, Any]]],
@@ -199,7 +210,7 @@ def set_table(
         perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
         rows.append([label, *(cell(found[name]) for name in sets), perplexity])
         for key, titles in PARTS.items():
-            title = titles[0 if model.startswith("pushdown") else 1]
+            title = titles[0 if has_tape(model) else 1]
             if title and any(each.get(key) is not None for seeds in found.values() for each in seeds):
                 rows.append([f"— {title}", *(mean_percent(found[name], key) for name in sets), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
@@ -256,7 +267,7 @@ def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]
     rows = [["percent right", "open at the end", *titles], ["---"] * (len(names) + 2)]
     for model, sets in by_open.items():
         parts = [("right", MODELS[model])]
-        if model.startswith("pushdown"):
+        if has_tape(model):
             parts.append(("right_given_attachments", "— attachments given"))
         for key, label in parts:
             for kind, size in (("few", f"at most {TRAINED_DEPTH}"), ("many", "more")):

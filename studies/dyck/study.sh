@@ -18,7 +18,8 @@
 #                  them in one part alone, 5 to 10 s of a core each; free strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
-#                  (also pushdown-attention, pushdown-head: distances in the stack in one of the two alone)
+#                  (also pushdown-attention, pushdown-head: distances in the stack in one of the two alone; and released,
+#                  released-base: the authors' networks with their positions, batches and learning rates)
 #   SOURCES="10 40"   brackets that may be open at once in the strings that these prefixes are cut from: as in
 #                  training, and deeper, as in the authors' code
 set -eu

@@ -204,6 +204,7 @@ def test_closing(capsys: pytest.CaptureFixture[str]) -> None:
             "accuracy",
             "low",
             "high",
+            "accuracy_by_best",
             "accuracy_given_attachments",
             "attachment_accuracy",
             "lost_by_beam",
@@ -219,13 +220,13 @@ def test_closing(capsys: pytest.CaptureFixture[str]) -> None:
     expected: list[Any] = []
     for k, title in enumerate(kinds.values()):
         expected += [f"Closing brackets by {title} (percent)"]
-        expected += [[title, "prefixes", "right", "95%", "given", "attached", "lost"]]
+        expected += [[title, "prefixes", "right", "95%", "best", "given", "attached", "lost"]]
         for name, n, base in ((f"a{k}", 10 + k, 20 + 10 * k), (f"b{k}", 50 + k, 60)):
-            shares = [float(base + 3), float(base + 4), float(base + 5)]
+            shares = [float(base + 3), float(base + 4), float(base + 5), float(base + 6)]
             expected += [[name, n, float(base), f"[{base + 1}.0, {base + 2}.0]", *shares]]
     expected += [
-        "given: right if the attachments are given; attached: closers attached right;",
-        "lost: by the beam",
+        "best: right by the best hypothesis alone; given: if the attachments are given;",
+        "attached: closers attached right; lost: by the beam",
     ]
     ends = ["Against the automaton", ["nats a token", "value"], ["model", "1.2500"], ["automaton", "0.7500"]]
 

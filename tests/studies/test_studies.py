@@ -14,6 +14,7 @@ from shell import Shell, script
 
 from pdtools.evaluation.intervals import wilson
 from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
+from pdtools.models import load_checkpoint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DYCK = REPOSITORY / "studies" / "dyck"
@@ -104,6 +105,32 @@ def test_dyck_on_free_strings_with_other_positions_and_batches(tmp_path: Path) -
     scores = json.loads((tmp_path / "free" / "results.json").read_text())["scores"]["pushdown"]
     tested = {name: scores[f"dependency-50-{name}"]["1"]["prefixes"] for name in ("depth-10", "depth-40")}
     assert tested == {"depth-10": 2, "depth-40": 1}
+
+
+def test_dyck_as_released(tmp_path: Path) -> None:
+    settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "released-base released", "PUSHDOWN_PREFIXES": "1"}
+    done = study("dyck", tmp_path, "released", **settings | {"STEPS": "1"})
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "released"
+    recipe = json.loads((out / "runs" / "released-1" / "run.json").read_text())["recipe"]
+    training = recipe["train"]
+    assert (training["batch_sentences"], training["accumulate"], training["learning_rate"]) == (8, 8, 1e-4)
+    assert (recipe["config"]["positions"], recipe["config"]["initialization"]) == ("relative", "released")
+    copies = {"released": "open", "released-all": "all", "released-allowed": "allowed"}
+    for name, normalize in copies.items():
+        checkpoint = load_checkpoint(out / "runs" / f"{name}-1", "cpu")
+        assert checkpoint.model.config.normalize == normalize
+        weights, own = (load_checkpoint(out / "runs" / f"{each}-1", "cpu") for each in (name, "released"))
+        for part, values in weights.model.state_dict().items():
+            assert values.equal(own.model.state_dict()[part]), part
+    scores = json.loads((out / "results.json").read_text())["scores"]
+    assert set(scores) == {"released-base", *copies}
+    # Nests are closed whole by the released search, and the others' slow tests are cut short.
+    tested = {name: of["depth"]["1"]["prefixes"] for name, of in scores.items()}
+    assert tested == {"released-base": 2, "released": 2, "released-all": 1, "released-allowed": 1}
+    labels = first_cells((out / "table.md").read_text())
+    at = labels.index("Pushdown LM, as released, 1 prefixes")
+    assert labels[at + 1] == "— by the best hypothesis"
 
 
 def test_batches_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:

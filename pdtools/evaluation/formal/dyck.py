@@ -49,6 +49,8 @@ class Closed:
 
     Attributes:
         chosen: the likeliest closer, over the beam.
+        chosen_by_best: the likeliest closer, given the attachments of the best hypothesis (Murty et al.'s
+            code); ``chosen`` without a tape.
         chosen_given_attachments: the likeliest closer, given the prefix's attachments.
         attachments_right: number of the prefix's closing brackets that the best hypothesis attaches to their
             opening bracket; for a head without a tape, given the attachments before; None without a head.
@@ -57,6 +59,7 @@ class Closed:
     """
 
     chosen: str
+    chosen_by_best: str
     chosen_given_attachments: str
     attachments_right: int | None
     lead: float | None
@@ -154,16 +157,18 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     read = [tokens[:-1] for tokens in ids]
     found = Model.of(loaded, search).continuations(read)
-    given = [each.logprobs for each in found]
+    given = best = [each.logprobs for each in found]
     if model.derivation_kind.labelled:
         raise PdtoolsError(
             f"{loaded.folder}: an action model: closing brackets are scored only for models of strings or"
             " attachments"
         )
     if model.derivation_kind.conditions_tokens:
-        attachments = [attach[:-1] for attach in gold]
-        given = list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
-    for tokens, attach, logprobs, after in zip(ids, gold, given, found, strict=True):
+        given, best = (
+            list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
+            for attachments in ([attach[:-1] for attach in gold], [each.best for each in found])
+        )
+    for tokens, attach, logprobs, of_best, after in zip(ids, gold, given, best, found, strict=True):
         right = lead = None
         if after.best is not None:
             right, lead = _attachments_right(after.best, attach), 0.0
@@ -172,7 +177,8 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
                 lead = found_joint - _scored(loaded, tokens, attach)[0]
         elif model.derivation_kind.exist:
             right = _attachments_right(_scored(loaded, tokens, attach)[1], attach)
-        yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
+        chosen = (_likeliest(each, closers) for each in (after.logprobs, of_best, logprobs))
+        yield Closed(*chosen, attachments_right=right, lead=lead)
 
 
 def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int:
@@ -271,9 +277,10 @@ def accuracy(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "low": low,
         "high": high,
         "prefixes": number,
-        "accuracy_given_attachments": mean(
-            [float(item["chosen_given_attachments"] == item["closer"]) for item in items]
-        ),
+        **{
+            f"accuracy_{how}": mean([float(item[f"chosen_{how}"] == item["closer"]) for item in items])
+            for how in ("by_best", "given_attachments")
+        },
         "attachment_accuracy": sum(attachments) / closers if attachments and closers else None,
         "lost_by_beam": mean([float(lead < -_ROUNDING) for lead in leads]) if leads else None,
     }
