@@ -177,8 +177,8 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
                 lead = found_joint - _scored(loaded, tokens, attach)[0]
         elif model.derivation_kind.exist:
             right = _attachments_right(_scored(loaded, tokens, attach)[1], attach)
-        chosen = (_likeliest(each, closers) for each in (after.logprobs, of_best, logprobs))
-        yield Closed(*chosen, attachments_right=right, lead=lead)
+        chosen, by_best, by_gold = (_likeliest(each, closers) for each in (after.logprobs, of_best, logprobs))
+        yield Closed(chosen, by_best, by_gold, right, lead)
 
 
 def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int:
