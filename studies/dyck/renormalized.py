@@ -19,7 +19,9 @@ def main(run: str, normalize: str, folder: str) -> None:
     name = loaded.config["model"]
     model = build_model(name, make_config(name, loaded.config["config"] | {"normalize": normalize}))
     model.load_state_dict(loaded.model.state_dict())
-    save_checkpoint(folder, model, loaded.tokenizer, shards=loaded.config["shards"], step=loaded.trained.get("step"))
+    save_checkpoint(
+        folder, model, loaded.tokenizer, shards=loaded.config["shards"], step=loaded.trained.get("step")
+    )
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_tables_show_what_was_compared() -> None:
     """Means over seeds, differences and p of a family; of perplexities the ratio."""
     margins, report = script("margins"), script("report")
-    scores = {"margin sg": 1.0, "margin sg Agreement": 2.0, "correct blimp": 60.0, "margin ppl": -7.0}
+    scores = {"margin sg": 1.0, "margin sg Some Circuit": 2.0, "correct blimp": 60.0, "margin ppl": -7.0}
     runs = {
         f"{name}-{seed}": {
             passes: {
@@ -207,10 +207,12 @@ def test_tables_show_what_was_compared() -> None:
     assert ratio == "−50.0"
     assert low < -50 < high
     assert [row[3].split(" ")[0] for row in shown["passes"][2:]] == ["+0.29", "+0.50"]
-    assert [row[0] for row in shown["groups"][2:]] == ["Agreement"]
+    assert [row[0] for row in shown["groups"][2:]] == ["Some Circuit"]
     assert shown["groups"][2][3].startswith("−1.50 [−1.5")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg")
     assert said.startswith("+0.50 bits (95% interval +0.")
     assert said.endswith(f"; p = {first['corrected']:.2g})")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-ppl")
     assert said == f"−50.0% (95% interval {low:+.1f} to {high:+.1f})".replace("-", "−")
+    said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg-Some+Circuit", "4")
+    assert said.startswith("−0.86 bits (95% interval −0.")
