@@ -126,6 +126,13 @@ def scores_of(rows: pd.DataFrame) -> dict[str, float]:
     return found
 
 
+def of_units(rows: pd.DataFrame) -> dict[str, float]:
+    """The mean margin in bits of every suite and paradigm of a run, by ``EVALUATION UNIT``."""
+    known = rows[rows["evaluation"].isin(EVALUATIONS)]
+    means = known.groupby(["evaluation", "unit"])["margin"].mean()
+    return {f"{evaluation} {unit}": float(value) for (evaluation, unit), value in means.items()}
+
+
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
     """The difference of means over seeds, its 95% interval and p by Welch's t."""
     between, spread = mean(ours) - mean(theirs), Spread.of(0.0, ours, theirs)
@@ -133,16 +140,22 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, floa
     return {"difference": between, "low": low, "high": high, "p": spread.p(between)}
 
 
-def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -> dict[str, Any]:
+def compare(
+    plan: Plan,
+    runs: Mapping[str, Mapping[int, Mapping[str, float]]],
+    units: Mapping[str, Mapping[str, float]] | None = None,
+) -> dict[str, Any]:
     """All scores by condition, and the differences of the plan.
 
     Args:
         runs: by ``CONDITION-SEED`` and passes, the scores (:func:`scores_of`).
+        units: by ``CONDITION-SEED``, those of suites and paradigms (:func:`of_units`) after the last pass.
 
     Returns:
         ``scores``: by passes, score and condition the values, mean and deviation; ``families``: of each
         family whose runs have all ended, the differences of margins after the last pass, with p corrected;
-        ``others``: of every other score of its conditions. Conditions of other families are left out.
+        ``others``: of every other score of its conditions; ``units``: of suites and paradigms. Conditions of
+        other families are left out.
 
     Raises:
         SystemExit: if no family has all its runs.
@@ -164,7 +177,7 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
                     of_score = values.setdefault(passes, {}).setdefault(score, {})
                     of_score.setdefault(condition, []).append(value)
     last = max(values)
-    families, others = [], []
+    families, others, of_each, means = [], [], [], units or {}
     for pairs in read:
         family = [
             {"a": a, "less": b, "score": score, "passes": last}
@@ -181,6 +194,12 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
             for a, b in pairs
             if (passes != last or score not in ("margin sg", "margin blimp")) and {a, b} <= of.keys()
         ]
+        of_each += [
+            {"a": a, "less": b, "unit": unit}
+            | difference(*([means[run][unit] for run in conditions[name]] for name in (a, b)))
+            for a, b in pairs
+            for unit in sorted(means.get(conditions[a][0], ()))
+        ]
     summary = {
         str(passes): {
             score: {
@@ -191,7 +210,7 @@ def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -
         }
         for passes, scores in sorted(values.items())
     }
-    return {"scores": summary, "families": families, "others": others}
+    return {"scores": summary, "families": families, "others": others, "units": of_each}
 
 
 # --- simulated margins --------------------------------------------------------------------------
@@ -247,13 +266,15 @@ def main() -> None:
         rows.to_csv(given.output, index=False, compression={"method": "gzip", "mtime": 0})
     elif given.what == "compare":
         plan, *files = given.inputs
+        tables = {Path(file).name.removesuffix(".csv.gz"): pd.read_csv(file) for file in files}
         runs = {
-            Path(file).name.removesuffix(".csv.gz"): {
-                int(passes): scores_of(of) for passes, of in pd.read_csv(file).groupby("passes")
-            }
-            for file in files
+            name: {int(passes): scores_of(of) for passes, of in rows.groupby("passes")}
+            for name, rows in tables.items()
         }
-        write_json(given.output, compare(PLANS[plan], runs))
+        units = {
+            name: of_units(rows[rows["passes"] == rows["passes"].max()]) for name, rows in tables.items()
+        }
+        write_json(given.output, compare(PLANS[plan], runs, units))
     else:
         for effect in (0.0, 0.25):
             print(f"effect {effect} bits:", coverage(PLANS[given.inputs[0]], given.draws, effect))

@@ -59,12 +59,33 @@ def groups_table(found: Document, a: str, less: str, score: str) -> str:
 
 
 def difference_in(found: Document, a: str, less: str, score: str, passes: str = "") -> str:
-    """The difference after some passes (default: all), with its interval and, in a family, its p."""
+    """The difference after some passes (default: all), with its 95% interval and, in a family, its p."""
     each = _difference(found, a, less, _spaced(score), passes or max(found["scores"], key=int))
     value, low, high, unit = _ends(each)
-    p = f"; p = {each['corrected']:.2g}" if "corrected" in each else ""
+    p = f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
     sign = "% " if unit == "%" else f" {unit} "
-    return f"{value}{sign}(95% interval {low} to {high}{p})"
+    return f"{value}{sign}[{low}, {high}]{p}"
+
+
+def unit_difference(found: Document, a: str, less: str, evaluation: str, unit: str) -> str:
+    """The difference in one suite or paradigm, after the last pass."""
+    each = _units(found, a, less, evaluation)[unit]
+    low, high = (_number(each[name], 2, "+") for name in ("low", "high"))
+    return f"{_number(each['difference'], 2, '+')} bits [{low}, {high}]"
+
+
+def ahead(found: Document, a: str, less: str, evaluation: str) -> str:
+    """In how many suites or paradigms one condition's margin is higher, after the last pass."""
+    each = _units(found, a, less, evaluation).values()
+    return f"{sum(of['difference'] > 0 for of in each)} of {len(each)}"
+
+
+def _units(found: Document, a: str, less: str, evaluation: str) -> Mapping[str, Document]:
+    return {
+        each["unit"].removeprefix(f"{evaluation} "): each
+        for each in found["units"]
+        if (each["a"], each["less"]) == (a, less) and each["unit"].startswith(f"{evaluation} ")
+    }
 
 
 def _row(found: Document, a: str, less: str, score: str, passes: str) -> list[str]:
@@ -118,4 +139,6 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "passes": passes_table,
     "groups": groups_table,
     "difference": difference_in,
+    "unit": unit_difference,
+    "ahead": ahead,
 }

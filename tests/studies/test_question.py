@@ -111,6 +111,8 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
     assert scores["margin blimp"] == -1.0
     assert scores["margin blimp binding"] == -1.0
     assert scores["margin ppl"] == -8.0
+    of_units = margins.of_units(rows[rows["passes"] == 7])
+    assert of_units == {"blimp one": 1.0, "blimp two": -3.0, "sg number_orc": 0.5, "sg npz_obj": 4.0}
     assert not any(name.startswith("correct ppl") or name.endswith(" ") for name in scores)
     # Read back from its file, too, where the perplexity has no group.
     rows.to_csv(tmp_path / "run-1.csv.gz", index=False)
@@ -181,7 +183,15 @@ def test_tables_show_what_was_compared() -> None:
         for name in ("base", "pushdown")
         for seed in range(1, 7)
     }
-    found = json.loads(json.dumps(margins.compare(margins.PLANS["trees"], runs)))
+    units = {
+        run: {"sg one": len(run), "sg two": seed, "blimp one": -len(run)} for seed, run in enumerate(runs)
+    }
+    found = json.loads(json.dumps(margins.compare(margins.PLANS["trees"], runs, units)))
+    assert [report.PASSAGES["ahead"](found, "pushdown", "base", of) for of in ("sg", "blimp")] == [
+        *("2 of 2", "0 of 1"),
+    ]
+    said = report.PASSAGES["unit"](found, "pushdown", "base", "sg", "two")
+    assert said.startswith("+6.00 bits [+3.")
     shown = {
         name: [[cell.strip() for cell in row.strip("| \n").split("|")] for row in table.splitlines()]
         for name, table in (
@@ -210,9 +220,9 @@ def test_tables_show_what_was_compared() -> None:
     assert [row[0] for row in shown["groups"][2:]] == ["Some Circuit"]
     assert shown["groups"][2][3].startswith("−1.50 [−1.5")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg")
-    assert said.startswith("+0.50 bits (95% interval +0.")
-    assert said.endswith(f"; p = {first['corrected']:.2g})")
+    assert said.startswith("+0.50 bits [+0.")
+    assert said.endswith(f"] (p = {first['corrected']:.2g})")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-ppl")
-    assert said == f"−50.0% (95% interval {low:+.1f} to {high:+.1f})".replace("-", "−")
+    assert said == f"−50.0% [{low:+.1f}, {high:+.1f}]".replace("-", "−")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg-Some+Circuit", "4")
-    assert said.startswith("−0.86 bits (95% interval −0.")
+    assert said.startswith("−0.86 bits [−0.")
