@@ -22,8 +22,8 @@ PERPLEXITY = "margin ppl"  # the mean log₂ p of a word
 SCORES: Mapping[str, tuple[str, str, int]] = {
     "margin sg": ("SG margin (bits)", "bits", 2),
     "margin blimp": ("BLiMP margin (bits)", "bits", 2),
-    "correct sg": ("SG, right (%)", "points", 1),
-    "correct blimp": ("BLiMP, right (%)", "points", 1),
+    "correct sg": ("SG accuracy (%)", "points", 1),
+    "correct blimp": ("BLiMP accuracy (%)", "points", 1),
     PERPLEXITY: ("perplexity", "%", 1),
 }
 Document = Mapping[str, Any]

@@ -209,7 +209,7 @@ def test_tables_show_what_was_compared() -> None:
     ]
     assert first["corrected"] == 2 * first["p"]
     assert by_name["BLiMP margin (bits)"][:2] == ["0.35 ± 0.19", "0.35 ± 0.19"]
-    assert by_name["BLiMP, right (%)"][2:] == ["+3.0 [+3.0, +3.0]"]
+    assert by_name["BLiMP accuracy (%)"][2:] == ["+3.0 [+3.0, +3.0]"]
     perplexities = [2 ** (7 - seed / 50) for seed in range(1, 7)]
     assert by_name["perplexity"][0] == f"{np.mean(perplexities):.1f} ± {np.std(perplexities, ddof=1):.1f}"
     ratio, ends = by_name["perplexity"][2].split("% ")
