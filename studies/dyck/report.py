@@ -64,6 +64,7 @@ TABLES = {
     "Prefixes of strings with at most 40 brackets open, and nests of 15 to 50": {
         **{f"dependency-{least}-depth-40": f"Dyck ({least})" for least in DEPENDENCIES},
         "depth": "depth 15 to 50",
+        "nests-as-released": "depth 15 to 49, fillers as released",
     },
 }
 PAPER_LABELS = {"base-attachment": "paper: base LM (+ attachment loss)", "pushdown": "paper: Pushdown LM"}
@@ -190,14 +191,18 @@ def set_table(
     entropy: dict[str, dict[str, Any]],
     guesses: dict[str, dict[str, float]],
 ) -> str:
-    """A table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
+    """A table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`.
+
+    The last column, which only some studies have, is left out elsewhere.
+    """
+    sets = {name: title for name, title in sets.items() if name in guesses or name != "nests-as-released"}
     rows = [["percent right", *sets.values(), "perplexity"], ["---"] * (len(sets) + 2)]
     for kind, label in GUESSES.items():
         shares = [f"{100 * guesses[name][kind]:.1f}" if name in guesses else "-" for name in sets]
         rows.append([label, *shares, ""])
     tests = [seed for by_set in scores.values() for name in sets for seed in by_set.get(name, {}).values()]
     most = max((test["prefixes"] for test in tests), default=0)
-    columns = {name: re.sub("-depth-.*", "", name) for name in sets}
+    columns = {name: re.sub("-depth-.*", "", name).replace("nests-as-released", "depth") for name in sets}
     for model in shown(scores):
         label = MODELS[model]
         if model in PAPER:
@@ -205,14 +210,15 @@ def set_table(
         found = {name: list(scores[model].get(name, {}).values()) for name in sets}
         tested = {each["prefixes"] for seeds in found.values() for each in seeds}
         if tested and min(tested) < most:
-            label += f", {min(tested)} prefixes"
+            label += f", {' or '.join(map(str, sorted(tested)))} prefixes"
         perplexities = [each["ppl_model"] for each in entropy.get(model, {}).values()]
         perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
         rows.append([label, *(cell(found[name]) for name in sets), perplexity])
         for key, titles in PARTS.items():
             title = titles[0 if has_tape(model) else 1]
             if title and any(each.get(key) is not None for seeds in found.values() for each in seeds):
-                rows.append([f"— {title}", *(mean_percent(found[name], key) for name in sets), ""])
+                shown_as = cell if key == "accuracy_by_best" else mean_percent
+                rows.append([f"— {title}", *(shown_as(found[name], key) for name in sets), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
     # On the same strings as the models.
     perplexity = f"{math.exp(exact['automaton']):.3f}" if exact else "-"
@@ -226,7 +232,7 @@ def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
     return f"{mean(values):.1f}" if values else "-"
 
 
-def cell(seeds: list[dict[str, Any]]) -> str:
+def cell(seeds: list[dict[str, Any]], key: str = "accuracy") -> str:
     """The mean over seeds, its interval, and the seeds one by one.
 
     All seeds close the same prefixes, or the first of them, so the interval counts those that all closed,
@@ -235,10 +241,10 @@ def cell(seeds: list[dict[str, Any]]) -> str:
     """
     if not seeds:
         return "-"
-    share = mean(each["accuracy"] for each in seeds)
+    share = mean(each[key] for each in seeds)
     prefixes = min(each["prefixes"] for each in seeds)
     low, high = wilson(share * prefixes, prefixes)
-    each = ", ".join(f"{100 * seed['accuracy']:.1f}" for seed in seeds)
+    each = ", ".join(f"{100 * seed[key]:.1f}" for seed in seeds)
     return f"**{100 * share:.1f}** [{100 * low:.1f}, {100 * high:.1f}] ({each})"
 
 

@@ -36,10 +36,14 @@ close() {
     for file in "$OUT"/prefixes/*.tsv; do
         name=$(basename "$file" .tsv)
         set --
-        case $of:$name in released-all:* | released-allowed:*) ;; *:depth) set -- --strings "$OUT/test" ;; esac
+        case $of:$name in
+        released-all:depend* | released-allowed:depend*) continue ;;
+        released-all:* | released-allowed:*) ;;
+        *:depth) set -- --strings "$OUT/test" ;;
+        esac
         # Of strings unlike those of training it is unsure, and fills the beam with attachments: many times slower.
         case $SETTING:$of:$name in
-        free:*-depth-10 | *:released:depth) ;;
+        free:*-depth-10 | as-released:*-depth-10 | *:released:nests-as-released) ;;
         *:pushdown:* | *:pushdown-attention:* | *:pushdown-head:* | *:released:* | *:released-all:* | *:released-allowed:*)
             set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"}
             ;;

@@ -6,7 +6,8 @@
 # Usage: study.sh [OUTPUT FOLDER]
 # Environment, with defaults:
 #   SETTING=released-like   training strings: like the released validation file, or free: all that the automaton
-#                  writes, from 6 to 598 tokens (3 times the time and more)
+#                  writes, from 6 to 598 tokens (3 times the time and more), or as-released: from 4 to 600, and
+#                  nests with the fillers of the authors' code beside ours
 #   POSITIONS=alibi   of all models; relative: Transformer-XL's, as in the released code
 #   BATCHES=1      the 64 strings of a step come in this many batches (1, 2, 4, … 64), each of similar length. With 1 a
 #                  token of a short string weighs more than one of a long string; on free strings 4 learn faster
@@ -51,7 +52,8 @@ settled "$out" "$settings"
 case $setting in
 released-like) set -- --setting released-like ;;
 free) set -- --setting free --min-length 6 --max-length 598 ;;
-*) echo "SETTING=$setting: must be released-like or free" >&2; exit 1 ;;
+as-released) set -- --setting free --min-length 4 --max-length 600 ;;
+*) echo "SETTING=$setting: must be released-like, free or as-released" >&2; exit 1 ;;
 esac
 [ -e "$out/train" ] || pdtools generate dyck "$@" --number "$strings" --seed 1 --shards -o "$out/train"
 [ -e "$out/valid" ] || pdtools generate dyck "$@" --number "$held_out" --seed 2 --shards -o "$out/valid"
@@ -65,6 +67,8 @@ for depth in ${SOURCES:-10 40}; do
 done
 file="$out/prefixes/depth.tsv"
 [ -e "$file" ] || pdtools generate dyck-prefixes --depths 15-50 --number "$prefixes" --seed 3 -o "$file"
+file="$out/prefixes/nests-as-released.tsv"
+[ "$setting" != as-released ] || [ -e "$file" ] || python "$here/authors_nests.py" "$prefixes" "$file"
 
 # Every model for each seed, JOBS at a time. If one fails, the others go on, and the table has what there is.
 failed=0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from shell import Shell, script
 
 from pdtools.evaluation.intervals import wilson
 from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
+from pdtools.formal.language import strings
 from pdtools.models import load_checkpoint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -109,9 +111,11 @@ def test_dyck_on_free_strings_with_other_positions_and_batches(tmp_path: Path) -
 
 def test_dyck_as_released(tmp_path: Path) -> None:
     settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "released-base released", "PUSHDOWN_PREFIXES": "1"}
-    done = study("dyck", tmp_path, "released", **settings | {"STEPS": "1"})
+    done = study("dyck", tmp_path, "released", **settings | {"SETTING": "as-released", "STEPS": "1"})
     assert done.returncode == 0, done.stderr
     out = tmp_path / "released"
+    language = json.loads((out / "train" / "manifest.json").read_text())["language"]
+    assert (language["min_length"], language["max_length"], language["max_dependency"]) == (4, 600, None)
     recipe = json.loads((out / "runs" / "released-1" / "run.json").read_text())["recipe"]
     training = recipe["train"]
     assert (training["batch_sentences"], training["accumulate"], training["learning_rate"]) == (8, 8, 1e-4)
@@ -125,12 +129,45 @@ def test_dyck_as_released(tmp_path: Path) -> None:
             assert values.equal(own.model.state_dict()[part]), part
     scores = json.loads((out / "results.json").read_text())["scores"]
     assert set(scores) == {"released-base", *copies}
-    # Nests are closed whole by the released search, and the others' slow tests are cut short.
-    tested = {name: of["depth"]["1"]["prefixes"] for name, of in scores.items()}
-    assert tested == {"released-base": 2, "released": 2, "released-all": 1, "released-allowed": 1}
-    labels = first_cells((out / "table.md").read_text())
-    at = labels.index("Pushdown LM, as released, 1 prefixes")
-    assert labels[at + 1] == "— by the best hypothesis"
+    # The authors' nests are closed whole by the released search, and slow tests of the others are cut short.
+    names = ("dependency-50-depth-10", "dependency-50-depth-40", "depth", "nests-as-released")
+    tested = {
+        model: [of[name]["1"]["prefixes"] if name in of else 0 for name in names]
+        for model, of in scores.items()
+    }
+    assert tested == {
+        "released-base": [2, 2, 2, 2],
+        "released": [2, 1, 1, 2],
+        "released-all": [0, 0, 1, 1],
+        "released-allowed": [0, 0, 1, 1],
+    }
+    table = (out / "table.md").read_text()
+    best = [line for line in table.splitlines() if line.startswith("| — by the best hypothesis | ")]
+    assert [line.count("**") // 2 for line in best] == [1, 3, 2, 2]
+
+
+def test_fillers_of_the_authors_nests_are_unlike_training() -> None:
+    nests = script(DYCK / "authors_nests.py")
+    language = nests.Unlike(brackets=2, depth=4, min_length=4, max_length=12, training=40)
+
+    def shapes(tokens: Sequence[str]) -> set[str]:
+        text, depth, found = "", 0, set()
+        for token in tokens:
+            text, depth = text + token[0], depth + (1 if token[0] == "(" else -1)
+            if depth == 0:
+                found, text = found | {text}, ""
+        return found
+
+    like = nests.Dyck(brackets=2, depth=4, min_length=4)
+    of_training = [shapes(string.tokens) for string in strings(like, 40, seed=nests._TRAINING_SEED)]
+    seen = set().union(*of_training)
+    of_fillers = [shapes(string.tokens) for string in strings(language, 30, seed=5)]
+    assert all(each - seen for each in of_fillers)
+    assert any(each & seen for each in of_fillers)  # one pair is enough
+    # The others are left out, in their order.
+    plain = nests.Dyck(brackets=2, depth=4, min_length=4, max_length=12)
+    kept = [string.tokens for string in strings(plain, 400, seed=5) if shapes(string.tokens) - seen]
+    assert [string.tokens for string in strings(language, len(kept), seed=5)] == kept
 
 
 def test_batches_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:
