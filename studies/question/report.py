@@ -58,9 +58,9 @@ def groups_table(found: Document, a: str, less: str, score: str) -> str:
     return markdown_table(rows)
 
 
-def difference_in(found: Document, a: str, less: str, score: str, passes: str = "") -> str:
-    """The difference after some passes (default: all), with its 95% interval and, in a family, its p."""
-    each = _difference(found, a, less, _spaced(score), passes or max(found["scores"], key=int))
+def difference_in(found: Document, a: str, less: str, score: str) -> str:
+    """The difference after the last pass, with its 95% interval and, in a family, its p."""
+    each = _difference(found, a, less, _spaced(score), max(found["scores"], key=int))
     value, low, high, unit = _ends(each)
     p = f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
     sign = "% " if unit == "%" else f" {unit} "

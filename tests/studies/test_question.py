@@ -224,5 +224,5 @@ def test_tables_show_what_was_compared() -> None:
     assert said.endswith(f"] (p = {first['corrected']:.2g})")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-ppl")
     assert said == f"−50.0% [{low:+.1f}, {high:+.1f}]".replace("-", "−")
-    said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg-Some+Circuit", "4")
-    assert said.startswith("−0.86 bits [−0.")
+    said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg-Some+Circuit")
+    assert said.startswith("−1.50 bits [−1.5")
