@@ -32,6 +32,8 @@ _TRAINING_SEED, _SEED = 6, 7
 class Unlike(Dyck):
     """Strings of which a pair at the top level has a shape that no training string has.
 
+    Only the draws are others than Dyck's; probabilities and expectations are not those of these strings.
+
     Attributes:
         training: number of training strings.
     """

@@ -190,6 +190,11 @@ def test_seeds_that_close_the_same_prefixes_do_not_narrow_the_interval(report: M
     seeds.insert(0, {"accuracy": 0.6, "prefixes": 200})  # one that was begun before the test was made smaller
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in report.cell(seeds)
     assert report.cell([]) == "-"
+    low, high = wilson(30, 100)
+    by_best = {"accuracy": 0.5, "accuracy_by_best": 0.3, "prefixes": 100}
+    assert (
+        report.cell([by_best], "accuracy_by_best") == f"**30.0** [{100 * low:.1f}, {100 * high:.1f}] (30.0)"
+    )
 
 
 def test_lines_of_the_figures(report: ModuleType) -> None:
@@ -318,3 +323,9 @@ def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
     table = report.markdown(found, {}, {})
     assert "| base LM | **50.0**" in table
     assert "| Pushdown LM, 20 prefixes | **50.0**" in table
+    # A set of which more were closed is named, too; answers of the best hypothesis are shown as answers are.
+    found["pushdown"]["depth"]["1"] |= {"prefixes": 100, "accuracy_by_best": 0.25}
+    table = report.markdown(found, {}, {})
+    assert "| Pushdown LM, 20 or 100 prefixes | **50.0**" in table
+    best = [line.split(" | ") for line in table.splitlines() if line.startswith("| — by the best hypothesis")]
+    assert [cell.split(" ")[0] for cell in best[1][1:-1]] == ["**50.0**"] * 4 + ["**25.0**"]
