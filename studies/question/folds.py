@@ -18,18 +18,26 @@ from pathlib import Path
 import nltk
 
 from pdtools.files import atomic_text
+from pdtools.trees.tree import unescape
 
 FOLDS = 5
+MARGIN = 1 << 20  # no tree is so long: each is a line
+
+
+def read_tree(brackets: str) -> nltk.Tree:
+    """The tree; other spaces, as no-break ones, are parts of its words."""
+    return nltk.Tree.fromstring(brackets, leaf_pattern="[^() ]+")
 
 
 def words_of(tree: str) -> str:
     """The words of a bracketed tree, with single spaces between them."""
-    return " ".join(nltk.Tree.fromstring(tree).leaves())
+    return " ".join(read_tree(tree).leaves())
 
 
 def fold_of(words: str) -> int:
     """The fold of a sentence."""
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big") % FOLDS
+    plain = " ".join(words.split())
+    return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:4], "big") % FOLDS
 
 
 def split(trees: Path, folds: Path) -> None:
@@ -45,7 +53,9 @@ def split(trees: Path, folds: Path) -> None:
 
 
 def join(trees: Path, folds: Path, output: Path) -> None:
-    """Put the parses of all folds into the order of their treebank.
+    """Put the parses of all folds into the order of their treebank, with its words.
+
+    A parse has ``-LCB-`` where some treebanks have ``{``.
 
     Raises:
         ValueError: if a parse has other words than its tree.
@@ -57,9 +67,12 @@ def join(trees: Path, folds: Path, output: Path) -> None:
     found = []
     for line in trees.read_text(encoding="utf-8").splitlines():
         words = words_of(line)
-        found.append(next(parsed[fold_of(words)]))
-        if words_of(found[-1]) != words:
-            raise ValueError(f"{found[-1]!r} is not a parse of {words!r}")
+        parse = read_tree(next(parsed[fold_of(words)]))
+        if unescape(" ".join(parse.leaves())) != unescape(words):
+            raise ValueError(f"{parse.pformat(margin=MARGIN)!r} is not a parse of {words!r}")
+        for place, word in zip(parse.treepositions("leaves"), words.split(" "), strict=True):
+            parse[place] = word
+        found.append(parse.pformat(margin=MARGIN))
     _write(output, found)
 
 

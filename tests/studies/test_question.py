@@ -22,12 +22,13 @@ def script(name: str) -> ModuleType:
 
 
 def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:
-    """Nor the same words elsewhere in the text; put together again, the parses are in order."""
+    """Nor the same words elsewhere in the text; put together again, the parses are in order, with the tree's words."""
     folds = script("folds")
     rng = np.random.default_rng(0)
-    words = [" ".join(f"w{i}" for i in rng.integers(0, 4, rng.integers(1, 4))) for _ in range(200)]
+    kinds = ("a", "b\u00a0c\u2009", "{", "-LCB-")
+    words = [" ".join(kinds[i] for i in rng.integers(0, 4, rng.integers(1, 4))) for _ in range(200)]
     trees = tmp_path / "all.trees"
-    trees.write_text("".join(f"(S {' '.join(f'(X {w})' for w in each.split())})\n" for each in words))
+    trees.write_text("".join(f"(S {' '.join(f'(X {w})' for w in each.split(' '))})\n" for each in words))
     folds.split(trees, tmp_path / "folds")
     seen = 0
     for fold in range(folds.FOLDS):
@@ -37,7 +38,8 @@ def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:
         assert own
         assert not trained & set(own)
         seen += len(own)
-        parses = "".join(f"(T {' '.join(f'(Y {w})' for w in each.split())})\n" for each in own)
+        escaped = (each.replace("{", "-LCB-").split(" ") for each in own)
+        parses = "".join(f"(T {' '.join(f'(Y {w})' for w in each)})\n" for each in escaped)
         folder.joinpath("parsed.trees").write_text(parses)
     assert seen == len(words)
     folds.join(trees, tmp_path / "folds", tmp_path / "auto.trees")
