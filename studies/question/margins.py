@@ -5,8 +5,8 @@ python margins.py compare PLAN FILES... -o FILE.json
 python margins.py simulate PLAN [--draws 200]
 
 RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes, and may hold ``ppl``.
-PLAN is ``trees`` or ``english``. ``simulate`` prints the coverage of the plan's intervals on simulated
-margins.
+PLAN is ``trees``, ``english`` or ``agreement``. ``simulate`` prints the coverage of the plan's intervals on
+simulated margins.
 A file has a row for each first prediction of an SG item that counts, and for each pair of BLiMP: ``passes``
 (0: not known), ``evaluation``, ``unit`` (suite or paradigm), ``group`` (circuit or phenomenon), ``item``,
 ``margin`` in bits, and ``correct`` (1, 0); and one for ``ppl``, whose margin is the mean log₂ p of a word.
@@ -46,10 +46,17 @@ class Plan:
     Attributes:
         families: pairs (condition, less which condition) whose measures are corrected together by Holm.
         seeds: number of runs of a condition.
+        primary: the measures, each a score (:func:`scores_of`) and its number of suites or paradigms.
     """
 
     families: tuple[tuple[tuple[str, str], ...], ...]
     seeds: int
+    primary: tuple[tuple[str, int], ...] = (("margin sg", 31), ("margin blimp", 67))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the primary measures."""
+        return tuple(score for score, _ in self.primary)
 
 
 PLANS = {
@@ -61,6 +68,13 @@ PLANS = {
         seeds=6,
     ),
     "english": Plan(families=((("pushdown", "base"),),), seeds=3),
+    "agreement": Plan(
+        families=(
+            tuple((f"pushdown-{words}", f"base-{words}") for words in (30000, 100000, 300000, 1000000)),
+        ),
+        seeds=10,
+        primary=(("margin blimp attractors", 6),),
+    ),
 }
 
 
@@ -182,7 +196,7 @@ def compare(
         family = [
             {"a": a, "less": b, "score": score, "passes": last}
             | difference(values[last][score][a], values[last][score][b])
-            for score in ("margin sg", "margin blimp")
+            for score in plan.measures
             for a, b in pairs
         ]
         corrected = holm([each["p"] for each in family])
@@ -192,7 +206,7 @@ def compare(
             for passes, scores in sorted(values.items())
             for score, of in sorted(scores.items())
             for a, b in pairs
-            if (passes != last or score not in ("margin sg", "margin blimp")) and {a, b} <= of.keys()
+            if (passes != last or score not in plan.measures) and {a, b} <= of.keys()
         ]
         of_each += [
             {"a": a, "less": b, "unit": unit}
@@ -220,11 +234,13 @@ def simulated(plan: Plan, rng: np.random.Generator, effect: float) -> Iterator[t
     """Runs of all conditions: items and units differ, seeds of a condition by 0.1 bits and by unit.
 
     Args:
-        effect: bits that ``pushdown`` is ahead of all other conditions.
+        effect: bits that the first condition of each pair is ahead of those that are no first one.
     """
-    units = [
-        (name, f"{name}{i // 5}", f"{name}-{i}") for name, n in (("sg", 31), ("blimp", 67)) for i in range(n)
-    ]
+    units = []
+    for score, n in plan.primary:
+        _, name, *group = score.split(" ")
+        units += [(name, group[0] if group else f"{name}{i // 5}", f"{name}-{i}") for i in range(n)]
+    ahead = {a for family in plan.families for a, _ in family}
     items = pd.DataFrame(
         [(*unit, item) for unit in units for item in range(20)],
         columns=["evaluation", "group", "unit", "item"],
@@ -234,7 +250,7 @@ def simulated(plan: Plan, rng: np.random.Generator, effect: float) -> Iterator[t
     for condition in sorted({name for family in plan.families for pair in family for name in pair}):
         for seed in range(1, plan.seeds + 1):
             own = rng.normal(0, 0.1) + rng.normal(0, 0.3, len(units))[code] + rng.normal(0, 1.0, len(items))
-            margin = hard + own + (effect if condition == "pushdown" else 0.0)
+            margin = hard + own + (effect if condition in ahead else 0.0)
             yield f"{condition}-{seed}", items.assign(margin=margin, correct=(margin > 0).astype(int))
 
 

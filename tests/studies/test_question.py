@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import nltk
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -22,7 +24,7 @@ def script(name: str) -> ModuleType:
 
 
 def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:
-    """Nor the same words elsewhere in the text; put together again, the parses are in order, with the tree's words."""
+    """Nor the same words elsewhere in the text; put together again, the parses have the treebank's words."""
     folds = script("folds")
     rng = np.random.default_rng(0)
     kinds = ("a", "b\u00a0c\u2009", "{", "-LCB-")
@@ -120,6 +122,55 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
     rows.to_csv(tmp_path / "run-1.csv.gz", index=False)
     again = pd.read_csv(tmp_path / "run-1.csv.gz").query("passes == 7")
     assert margins.scores_of(again) == scores
+
+
+def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One noun of a tested sentence has the verb's number; in half of them it is not the first noun."""
+    number = {"NN": "sg", "NNS": "pl", "VBZ": "sg", "VBP": "pl"}
+    sizes = ["--words", "4000", "--held-out", "30", "--pairs", "12"]
+    monkeypatch.setattr("sys.argv", ["agreement.py", str(tmp_path), *sizes])
+    script("agreement").main()
+    texts = [(tmp_path / f"train-{words}.trees").read_text() for words in (120, 400, 1200, 4000)]
+    for text, longer in pairwise(texts):
+        assert longer.startswith(text)
+        assert len(longer) > len(text)
+    trees = [nltk.Tree.fromstring(line) for line in texts[-1].splitlines()]
+    agreeing = {True: 0, False: 0}
+    # A subject's head is its first noun; that of a relative clause without a subject is the noun before it.
+    for tree in trees:
+        for node in tree.subtrees(lambda node: len(node) > 1):
+            clause = node[1][1] if node[1].label() == "SBAR" and node.label() == "NP" else node
+            if node.label() == "S" or (clause is not node and len(clause) == 1):
+                head = next(tag for _, tag in node[0].pos() if tag in ("NN", "NNS"))
+                said = clause[min(1, len(clause) - 1)]
+                verb = next(tag for _, tag in said.pos() if tag.startswith("V"))
+                assert number[head] == number[verb]
+                agreeing[clause is node] += 1
+    assert min(agreeing.values()) > 20
+    seen = {" ".join(tree.leaves()) for tree in trees}
+    held_out = {
+        " ".join(nltk.Tree.fromstring(line).leaves())
+        for part in ("valid", "test")
+        for line in (tmp_path / f"{part}.trees").read_text().splitlines()
+    }
+    assert not held_out & seen
+    for attractors in range(7):
+        lines = (tmp_path / "pairs" / f"attractors-{attractors}.jsonl").read_text().splitlines()
+        drawn = [json.loads(line) for line in lines]
+        assert len({each["sentence_good"] for each in drawn}) == 12
+        assert not {each["sentence_good"] for each in drawn} & (seen | held_out)
+        below = 0
+        for each in drawn:
+            good, bad = each["sentence_good"].split(), each["sentence_bad"].split()
+            assert [*good[:-2], bad[-2], good[-1]] == bad
+            plural = [word.endswith("s") for word in good if word.startswith("n")]
+            is_plural = not good[-2].endswith("s")  # the verb's
+            assert bad[-2] == (good[-2] + "s" if is_plural else good[-2][:-1])
+            others = [noun for noun in plural if noun != is_plural]
+            assert plural.count(is_plural) == 1
+            below += len(others) == attractors + 1
+            assert len(others) in (attractors, attractors + 1)
+        assert below == 6
 
 
 def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
