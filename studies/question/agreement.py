@@ -1,12 +1,11 @@
 """Text and minimal pairs of experiment E: agreement of verbs over attractors, in a language of our own.
 
-python agreement.py OUTPUT [--words 1000000] [--held-out 500] [--pairs 200]
+python agreement.py OUTPUT [--words 1000000] [--held-out 500] [--pairs 96]
 
 Writes treebanks ``train-WORDS.trees`` of 3, 10, 30 and 100% of the words, each the beginning of the next,
-``valid.trees`` and ``test.trees``, and ``pairs/attractors-K.jsonl``. An attractor is a noun within the
-subject that has the other number than its head. All nouns within the subject of a pair but the head are
-attractors; in half of the pairs the subject's clause is below another one, whose subject has the
-attractors' number too, so that the first noun of the sentence does not give the verb.
+``valid.trees`` and ``test.trees``, and ``pairs/``. An attractor is a noun within the subject that has the
+other number than its head. In ``attractors-K.jsonl`` all K nouns within the subject but its head are
+attractors, and in ``agreeing-K.jsonl`` the same sentences have none: all nouns have the head's number.
 Prints on standard error how many of the training text's subjects have how many attractors.
 """
 
@@ -24,93 +23,126 @@ from pdtools.data.grammar import Entry, Grammar, Node
 from pdtools.files import atomic_text
 
 SHARES = (0.03, 0.1, 0.3, 1.0)
-MOST_ATTRACTORS = 6
+MOST_ATTRACTORS, MANY_ATTRACTORS = 6, 4
 LONGEST = 40  # words of a sentence
 OTHER = {"sg": "pl", "pl": "sg"}
 NOUN_TAGS = {"NN": "sg", "NNS": "pl"}
 
-# n: number; o: that of all other nouns; k: what follows a verb.
-RULES = """
+# Subjects and predicates. n: number; k: what follows a verb. All other nouns have numbers of their own ($m)
+# or, in what is tested, the number o.
+PHRASES = """
+NP{of} n {o}
+  10   (NP (DT the) {{N n}})
+  4    (NP (NP (DT the) {{N n}}) (PP {{P}} {{NP{of} n=${m} {o}}}))
+  3    (NP (NP (DT the) {{N n}}) (SBAR (WHNP (WDT that)) (S {{VP{of} n {o}}})))
+  3    (NP (NP (DT the) {{N n}}) (SBAR (WHNP (WDT that)) (S {{NP{of} n=${m} {o}}} (VP {{V n=${m} k=noun}}))))
+
+VP{of} n {o}
+  4    (VP {{V n k=nothing}})
+  5    (VP {{V n k=noun}} {{NP{of} n=${m} {o}}})
+  2    (VP {{V n k=clause}} (SBAR (IN that) (S {{NP{of} n=${m} {o}}} {{VP{of} n=${m} {o}}})))
+"""
+RULES = (
+    PHRASES.format(of="", o="", m="m")
+    + PHRASES.format(of="Tested", o="o", m="o")
+    + """
 Top
   1    (S {NP n} {VP n} (. .))
 
-NP n
-  10   (NP (DT the) {N n})
-  4*   (NP (NP (DT the) {N n}) (PP {P} {NP}))
-  3*   (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S {VP n})))
-  3*   (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S {NP n=$m} (VP {V n=$m k=noun}))))
-
-VP n
-  4    (VP {V n k=nothing})
-  5    (VP {V n k=noun} {NP})
-  2*   (VP {V n k=clause} (SBAR (IN that) (S {NP n=$m} {VP n=$m})))
-
 Tested n o
-  1    (S {Subject n o} (VP {V n k=nothing}) (. .))
+  1    (S {NPTested n o} {Verb n o} (. .))
 
+# The subject of the clause above has the attractors' number too: the first noun does not give the verb.
 TestedBelow n o
-  1    (S (NP (DT the) {N n=$o}) (VP {V n=$o k=clause} {Clause n o}) (. .))
+  1    (S (NP (DT the) {N n=$o}) (VP {V n=$o k=clause} (SBAR (IN that) (S {NPTested n o} {Verb n o}))) (. .))
 
-Clause n o
-  1    (SBAR (IN that) (S {Subject n o} (VP {V n k=nothing})))
-
-Subject n o
-  1    (NP (DT the) {N n})
-  1    (NP (NP (DT the) {N n}) (PP {P} {Below n=$o}))
-  1    (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S (VP {V n k=noun} {Below n=$o}))))
-  1    (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S {Below n=$o} (VP {V n=$o k=noun}))))
-
-Below n
-  3    (NP (DT the) {N n})
-  1    (NP (NP (DT the) {N n}) (PP {P} {Below n}))
-  1    (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S (VP {V n k=noun} {Below n}))))
-  1    (NP (NP (DT the) {N n}) (SBAR (WHNP (WDT that)) (S {Below n} (VP {V n k=noun}))))
+Verb n o
+  1    (VP {V n k=nothing})
+  1    (VP {V n k=noun} (NP (DT the) {N n=$o}))
 """
+)
 
 
 def language() -> Grammar:
-    """100 nouns, 80 verbs and 8 prepositions; the r-th word of a kind has the weight 1 / r."""
+    """100 nouns, 80 verbs of three kinds and 8 prepositions; the i-th of a list has the weight 1 / i."""
     nouns = [
         Entry(f"n{i}{end}", tag, {"n": number}, 1 / i)
         for i in range(1, 101)
         for end, tag, number in (("", "NN", "sg"), ("s", "NNS", "pl"))
     ]
-    kinds = ("nothing",) * 32 + ("noun",) * 40 + ("clause",) * 8
     verbs = [
-        Entry(f"v{i}{end}", tag, {"n": number, "k": kind}, 1 / i)
-        for i, kind in enumerate(kinds, 1)
+        Entry(f"v{first + i}{end}", tag, {"n": number, "k": kind}, 1 / i)
+        for kind, first, of_kind in (("nothing", 0, 32), ("noun", 32, 40), ("clause", 72, 8))
+        for i in range(1, of_kind + 1)
         for end, tag, number in (("s", "VBZ", "sg"), ("", "VBP", "pl"))
     ]
     prepositions = [Entry(f"p{i}", "IN", {}, 1 / i) for i in range(1, 9)]
     return Grammar(RULES, {"N": nouns, "V": verbs, "P": prepositions})
 
 
-def attractors(subject: Node) -> int:
-    """The nouns of a subject with the other number than its head, which is the first."""
+def other_nouns(subject: Node) -> list[bool]:
+    """Of each noun of a subject after its head, which is the first: whether it is an attractor."""
     head, *others = (NOUN_TAGS[leaf.label] for leaf in subject.preterminals() if leaf.label in NOUN_TAGS)
-    return sum(number != head for number in others)
+    return [number != head for number in others]
 
 
-def pairs(grammar: Grammar, rng: random.Random, number: int, size: int) -> Iterator[dict[str, str]]:
-    """Different pairs whose subject has this number of attractors, of singular and plural verbs in turn."""
+def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, str], ...]]:
+    """Different pairs whose subject has this number of attractors, each with its twin that has none.
+
+    In turn: a singular and a plural verb; a clause by itself and one below another; a subject that ends with
+    a noun and one that ends with a verb, without a verb that is followed by a clause and with one.
+    """
     taken: set[str] = set()
+    draw = 0
     while len(taken) < size:
-        n = ("sg", "pl")[len(taken) % 2]
-        tested = ("Tested", "TestedBelow")[len(taken) // 2 % 2]
-        tree = grammar.sample(tested, rng, n=n, o=OTHER[n])
-        *before, verb, stop = tree.words()
-        clause = tree if tested == "Tested" else tree.children[1].children[1].children[1]
-        text = " ".join([*before, verb, stop])
-        if attractors(clause.children[0]) == number and len(before) + 2 <= LONGEST and text not in taken:
+        kind = len(taken)
+        n, is_below = ("sg", "pl")[kind % 2], kind // 2 % 2 == 1
+        has_clause = number > 0 and kind // 4 % 2 == 1
+        # Of one noun beside the head no such subject ends with a noun.
+        ends_with_noun = number == 0 or (kind // 8 % 2 == 1 and not (has_clause and number == 1))
+        draw += 1
+
+        def drawn(o: str, n: str = n, is_below: bool = is_below, draw: int = draw) -> tuple[Node, Node]:
+            # The same random numbers: the same tree and lemmas, whatever numbers its nouns have.
+            tree = grammar.sample(
+                "TestedBelow" if is_below else "Tested", random.Random(f"{number} {draw}"), n=n, o=o
+            )
+            return tree, tree.children[1].children[1].children[1] if is_below else tree
+
+        tree, clause = drawn(OTHER[n])
+        subject = clause.children[0]
+        leaves = list(subject.preterminals())
+        text = " ".join(tree.words())
+        if (
+            len(nouns) == number
+            and (tags[-1] in NOUN_TAGS) == ends_with_noun
+            and any(child.label == "IN" and child.word == "that" for child in subject.preterminals())
+            == has_clause
+            and len(tree.words()) <= LONGEST
+            and text not in taken
+        ):
             taken.add(text)
-            wrong = verb.removesuffix("s") if n == "sg" else f"{verb}s"
-            yield {
-                "sentence_good": text,
-                "sentence_bad": " ".join([*before, wrong, stop]),
-                "linguistics_term": "attractors" if number else "none",
-                "UID": f"attractors-{number}",
-                "pairID": str(len(taken) - 1),
-            }
+            names = [f"attractors-{number}", f"agreeing-{number}"]
+            yield tuple(
+                _pair(*drawn(o), name, len(taken) - 1)
+                for o, name in zip((OTHER[n], n), names if number else names[:1], strict=False)
+            )
+
+
+def _pair(tree: Node, clause: Node, name: str, item: int) -> dict[str, str]:
+    """The sentence, and the one whose tested verb has the other number."""
+    leaf = clause.children[1].children[0]
+    good = " ".join(tree.words())
+    leaf.word = leaf.word.removesuffix("s") if leaf.word.endswith("s") else f"{leaf.word}s"
+    kind, _, number = name.partition("-")
+    many = "more_" if int(number) >= MANY_ATTRACTORS else ""
+    return {
+        "sentence_good": good,
+        "sentence_bad": " ".join(tree.words()),
+        "linguistics_term": "none" if number == "0" else f"{many}{kind}",
+        "UID": name,
+        "pairID": str(item),
+    }
 
 
 def sentences(grammar: Grammar, rng: random.Random, excluded: set[str]) -> Iterator[Node]:
@@ -128,18 +160,17 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--words", type=int, default=1_000_000)
     parser.add_argument("--held-out", type=int, default=500)
-    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=96)
     given = parser.parse_args()
     grammar = language()
     (given.output / "pairs").mkdir(parents=True, exist_ok=True)
-    tested: set[str] = set()
+    read: set[str] = set()  # or tested: what is not drawn again
     for number in range(MOST_ATTRACTORS + 1):
-        drawn = list(pairs(grammar, random.Random(f"pairs {number}"), number, given.pairs))
-        tested.update(each["sentence_good"] for each in drawn)
-        _write(given.output / "pairs" / f"attractors-{number}.jsonl", map(json.dumps, drawn))
-    text = sentences(grammar, random.Random("training"), tested)
+        for group in zip(*pairs(grammar, number, given.pairs), strict=True):
+            read.update(each["sentence_good"] for each in group)
+            _write(given.output / "pairs" / f"{group[0]['UID']}.jsonl", map(json.dumps, group))
+    text = sentences(grammar, random.Random("training"), set(read))
     train: list[str] = []
-    read = set(tested)  # what is not held out
     subjects: Counter[int] = Counter()
     words = 0
     for share in SHARES:
@@ -149,12 +180,12 @@ def main() -> None:
             train.append(str(tree))
             read.add(" ".join(tree.words()))
             clauses = (node for node in tree.nodes() if node.label == "S" and node.children[0].label == "NP")
-            subjects.update(attractors(node.children[0]) for node in clauses)
+            subjects.update(sum(other_nouns(node.children[0])) for node in clauses)
         _write(given.output / f"train-{round(share * given.words)}.trees", train)
     for part in ("valid", "test"):
         held_out = sentences(grammar, random.Random(part), read)
         _write(given.output / f"{part}.trees", (str(next(held_out)) for _ in range(given.held_out)))
-    shares = (f"{k}: {subjects[k] / subjects.total():.3%}" for k in sorted(subjects))
+    shares = (f"{k}: {subjects[k]}" for k in sorted(subjects))
     print(f"{len(train)} sentences; subjects by attractors:", ", ".join(shares), file=sys.stderr)
 
 

@@ -26,23 +26,29 @@ if staged data; then
     done
 fi
 failed=0
+tries() { xargs -P "${JOBS:-1}" -n 3 sh "$here/agreement-run.sh" try || failed=1; }
+choose() {
+    [ "$failed" = 0 ] || finished 1
+    python "$here/chosen.py" "$OUT/tuning" "$here/tried-agreement.txt" >"$OUT/chosen.part"
+    mv "$OUT/chosen.part" "$OUT/$1"
+}
 if staged tuning; then
     # Six tries of each.
-    {
-        for rate in 1e-3 2e-3 4e-3 8e-3 1.6e-2 3.2e-2; do echo "base $rate 1"; done
-        for rate in 4e-3 8e-3; do
-            for weight in 1 0.3 0.1; do echo "pushdown $rate $weight"; done
+    for rate in 4e-3 8e-3 1.6e-2; do
+        for dropout in 0.1 0; do echo "base $rate $dropout"; done
+        for model in base-head pushdown; do
+            for weight in 1 0.3; do echo "$model $rate $weight"; done
         done
-    } | xargs -P "${JOBS:-1}" -n 3 sh "$here/agreement-run.sh" try || failed=1
-    if [ "$failed" = 0 ]; then
-        python "$here/chosen.py" "$OUT/tuning" "$here/tried-agreement.txt" >"$OUT/chosen.part"
-        mv "$OUT/chosen.part" "$OUT/chosen"
-    fi
+    done | tries
+    choose chosen-of-six
+    # Where the rate chosen is the lowest or the highest, its neighbour is tried too.
+    sed -n 's/ 4e-3 / 2e-3 /p; s/ 1.6e-2 / 3.2e-2 /p' "$OUT/chosen-of-six" | tries
+    choose chosen
 fi
 if staged runs && [ -e "$OUT/chosen" ]; then
     for seed in ${SEEDS:-1 2 3 4 5 6 7 8 9 10}; do
         for words in 30000 100000 300000 1000000; do
-            for model in base pushdown; do echo "$model $words $seed"; done
+            for model in base pushdown base-head; do echo "$model $words $seed"; done
         done
     done | xargs -P "${JOBS:-1}" -n 3 sh "$here/agreement-run.sh" run || failed=1
 fi

@@ -127,7 +127,7 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
 def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One noun of a tested sentence has the verb's number; in half of them it is not the first noun."""
     number = {"NN": "sg", "NNS": "pl", "VBZ": "sg", "VBP": "pl"}
-    sizes = ["--words", "4000", "--held-out", "30", "--pairs", "12"]
+    sizes = ["--words", "4000", "--held-out", "30", "--pairs", "16"]
     monkeypatch.setattr("sys.argv", ["agreement.py", str(tmp_path), *sizes])
     script("agreement").main()
     texts = [(tmp_path / f"train-{words}.trees").read_text() for words in (120, 400, 1200, 4000)]
@@ -157,20 +157,33 @@ def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pyt
     for attractors in range(7):
         lines = (tmp_path / "pairs" / f"attractors-{attractors}.jsonl").read_text().splitlines()
         drawn = [json.loads(line) for line in lines]
-        assert len({each["sentence_good"] for each in drawn}) == 12
-        assert not {each["sentence_good"] for each in drawn} & (seen | held_out)
-        below = 0
-        for each in drawn:
-            good, bad = each["sentence_good"].split(), each["sentence_bad"].split()
-            assert [*good[:-2], bad[-2], good[-1]] == bad
-            plural = [word.endswith("s") for word in good if word.startswith("n")]
-            is_plural = not good[-2].endswith("s")  # the verb's
-            assert bad[-2] == (good[-2] + "s" if is_plural else good[-2][:-1])
-            others = [noun for noun in plural if noun != is_plural]
-            assert plural.count(is_plural) == 1
-            below += len(others) == attractors + 1
-            assert len(others) in (attractors, attractors + 1)
-        assert below == 6
+        good = [each["sentence_good"].split() for each in drawn]
+        assert len({" ".join(words) for words in good}) == 16
+        assert not {" ".join(words) for words in good} & (seen | held_out)
+        heads, ends = [], set()
+        for words, pair in zip(good, drawn, strict=True):
+            wrong = pair["sentence_bad"].split()
+            (tested,) = (
+                place for place, both in enumerate(zip(words, wrong, strict=True)) if both[0] != both[1]
+            )
+            assert {words[tested], wrong[tested]} == {(verb := words[tested].rstrip("s")), f"{verb}s"}
+            nouns = [place for place in range(tested) if words[place].startswith("n")]
+            plural = [place for place in nouns if words[place].endswith("s")]
+            singular = [place for place in nouns if not words[place].endswith("s")]
+            # One noun before the verb has its number.
+            (head,) = singular if words[tested].endswith("s") else plural
+            heads.append(nouns.index(head))
+            assert len(nouns) - 1 - heads[-1] == attractors
+            ends.add(words[tested - 1][0])
+        assert heads.count(0) == heads.count(1) == 8  # below another clause
+        assert sum(words[1].endswith("s") for words in good) == 8
+        if attractors:  # their twins: the same words, all nouns of one number
+            twins = (tmp_path / "pairs" / f"agreeing-{attractors}.jsonl").read_text().splitlines()
+            for words, twin in zip(good, map(json.loads, twins), strict=True):
+                theirs = twin["sentence_good"].split()
+                assert [word.rstrip("s") for word in words] == [word.rstrip("s") for word in theirs]
+                assert len({word.endswith("s") for word in theirs if word.startswith("n")}) == 1
+            assert ends == {"n", "v"}
 
 
 def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
