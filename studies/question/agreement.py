@@ -114,10 +114,9 @@ def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, 
         leaves = list(subject.preterminals())
         text = " ".join(tree.words())
         if (
-            len(nouns) == number
-            and (tags[-1] in NOUN_TAGS) == ends_with_noun
-            and any(child.label == "IN" and child.word == "that" for child in subject.preterminals())
-            == has_clause
+            len(other_nouns(subject)) == number
+            and (leaves[-1].label in NOUN_TAGS) == ends_with_noun
+            and any(leaf.label == "IN" and leaf.word == "that" for leaf in leaves) == has_clause
             and len(tree.words()) <= LONGEST
             and text not in taken
         ):
