@@ -1,6 +1,8 @@
-"""Tables and sentences of experiment A, from docs/notes/results/question/trees.json (studies/pages.py).
+"""Tables and sentences of experiment A, from docs/notes/results/question (studies/pages.py).
 
 python studies/question/margins.py compare trees scores-trees/*.csv.gz -o trees.json
+
+``auto.json`` has scores of the jackknifed trees, which trees.sh evaluates.
 """
 
 from __future__ import annotations
@@ -80,6 +82,11 @@ def ahead(found: Document, a: str, less: str, evaluation: str) -> str:
     return f"{sum(of['difference'] > 0 for of in each)} of {len(each)}"
 
 
+def parses(found: Document) -> str:
+    """Unlabeled F1 of trees of a parser."""
+    return decimal(found["scores"]["unlabeled_f1"], 1)
+
+
 def _units(found: Document, a: str, less: str, evaluation: str) -> Mapping[str, Document]:
     return {
         each["unit"].removeprefix(f"{evaluation} "): each
@@ -141,4 +148,5 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "difference": difference_in,
     "unit": unit_difference,
     "ahead": ahead,
+    "parses": parses,
 }
