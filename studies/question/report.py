@@ -41,6 +41,26 @@ def scores_table(found: Document, a: str, less: str) -> str:
     return markdown_table(rows)
 
 
+def conditions_table(found: Document, *conditions: str) -> str:
+    """A row for each score after the last pass, a column for each condition."""
+    passes = max(found["scores"], key=int)
+    rows = [["", *(LABELS[name] for name in conditions)], ["---"] * (1 + len(conditions))]
+    for score, (heading, *_) in SCORES.items():
+        of = found["scores"][passes][score]
+        rows.append([heading, *(_seeds(of[name]["values"], score) for name in conditions)])
+    return markdown_table(rows)
+
+
+def differences_table(found: Document, a: str, *others: str) -> str:
+    """A row for each score after the last pass, a column for what a condition is compared with."""
+    passes = max(found["scores"], key=int)
+    rows = [["", *(f"less {LABELS[less]}" for less in others)], ["---"] * (1 + len(others))]
+    for score, (heading, *_) in SCORES.items():
+        each = [_difference(found, a, less, score, passes) for less in others]
+        rows.append([heading, *(_interval(of) + _p(of) for of in each)])
+    return markdown_table(rows)
+
+
 def passes_table(found: Document, a: str, less: str, score: str) -> str:
     """A row for each number of passes."""
     score = _spaced(score)
@@ -64,9 +84,8 @@ def difference_in(found: Document, a: str, less: str, score: str) -> str:
     """The difference after the last pass, with its 95% interval and, in a family, its p."""
     each = _difference(found, a, less, _spaced(score), max(found["scores"], key=int))
     value, low, high, unit = _ends(each)
-    p = f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
     sign = "% " if unit == "%" else f" {unit} "
-    return f"{value}{sign}[{low}, {high}]{p}"
+    return f"{value}{sign}[{low}, {high}]{_p(each)}"
 
 
 def unit_difference(found: Document, a: str, less: str, evaluation: str, unit: str) -> str:
@@ -96,9 +115,18 @@ def _units(found: Document, a: str, less: str, evaluation: str) -> Mapping[str, 
 
 
 def _row(found: Document, a: str, less: str, score: str, passes: str) -> list[str]:
-    value, low, high, unit = _ends(_difference(found, a, less, score, passes))
-    shown = f"{value}% [{low}, {high}]" if unit == "%" else f"{value} [{low}, {high}]"
+    shown = _interval(_difference(found, a, less, score, passes))
     return [*(_seeds(found["scores"][passes][score][name]["values"], score) for name in (less, a)), shown]
+
+
+def _interval(each: Document) -> str:
+    value, low, high, unit = _ends(each)
+    return f"{value}{'%' * (unit == '%')} [{low}, {high}]"
+
+
+def _p(each: Document) -> str:
+    """The corrected p of a family's difference."""
+    return f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
 
 
 def _seeds(values: list[float], score: str) -> str:
@@ -143,6 +171,8 @@ def _spaced(score: str) -> str:
 
 PASSAGES: dict[str, Callable[..., str]] = {
     "scores": scores_table,
+    "conditions": conditions_table,
+    "differences": differences_table,
     "passes": passes_table,
     "groups": groups_table,
     "difference": difference_in,
