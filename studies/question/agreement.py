@@ -17,6 +17,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from pdtools.data.grammar import Entry, Grammar, Node
@@ -101,15 +102,7 @@ def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, 
         # Of one noun beside the head no such subject ends with a noun.
         ends_with_noun = number == 0 or (kind // 8 % 2 == 1 and not (has_clause and number == 1))
         draw += 1
-
-        def drawn(o: str, n: str = n, is_below: bool = is_below, draw: int = draw) -> tuple[Node, Node]:
-            # The same random numbers: the same tree and lemmas, whatever numbers its nouns have.
-            tree = grammar.sample(
-                "TestedBelow" if is_below else "Tested", random.Random(f"{number} {draw}"), n=n, o=o
-            )
-            return tree, tree.children[1].children[1].children[1] if is_below else tree
-
-        tree, clause = drawn(OTHER[n])
+        tree, clause = _drawn(grammar, f"{number} {draw}", n, OTHER[n], is_below)
         subject = clause.children[0]
         leaves = list(subject.preterminals())
         text = " ".join(tree.words())
@@ -121,25 +114,28 @@ def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, 
             and text not in taken
         ):
             taken.add(text)
-            names = [f"attractors-{number}", f"agreeing-{number}"]
-            yield tuple(
-                _pair(*drawn(o), name, len(taken) - 1)
-                for o, name in zip((OTHER[n], n), names if number else names[:1], strict=False)
-            )
+            twin = _drawn(grammar, f"{number} {draw}", n, n, is_below)
+            both = (("attractors", (tree, clause)), ("agreeing", twin))
+            yield tuple(_pair(*each, kind, number, len(taken) - 1) for kind, each in both[: 1 + (number > 0)])
 
 
-def _pair(tree: Node, clause: Node, name: str, item: int) -> dict[str, str]:
+def _drawn(grammar: Grammar, seed: str, n: str, o: str, is_below: bool) -> tuple[Node, Node]:
+    """A sentence and its tested clause; the same seed gives the same structure and lemmas for all numbers."""
+    tree = grammar.sample("TestedBelow" if is_below else "Tested", random.Random(seed), n=n, o=o)
+    return tree, tree.children[1].children[1].children[1] if is_below else tree
+
+
+def _pair(tree: Node, clause: Node, kind: str, number: int, item: int) -> dict[str, str]:
     """The sentence, and the one whose tested verb has the other number."""
     leaf = clause.children[1].children[0]
     good = " ".join(tree.words())
     leaf.word = leaf.word.removesuffix("s") if leaf.word.endswith("s") else f"{leaf.word}s"
-    kind, _, number = name.partition("-")
-    many = "more_" if int(number) >= MANY_ATTRACTORS else ""
+    many = "more_" if number >= MANY_ATTRACTORS else ""
     return {
         "sentence_good": good,
         "sentence_bad": " ".join(tree.words()),
-        "linguistics_term": "none" if number == "0" else f"{many}{kind}",
-        "UID": name,
+        "linguistics_term": f"{many}{kind}" if number else "none",
+        "UID": f"{kind}-{number}",
         "pairID": str(item),
     }
 
@@ -182,8 +178,9 @@ def main() -> None:
             subjects.update(sum(other_nouns(node.children[0])) for node in clauses)
         _write(given.output / f"train-{round(share * given.words)}.trees", train)
     for part in ("valid", "test"):
-        held_out = sentences(grammar, random.Random(part), read)
-        _write(given.output / f"{part}.trees", (str(next(held_out)) for _ in range(given.held_out)))
+        held_out = list(islice(sentences(grammar, random.Random(part), read), given.held_out))
+        read.update(" ".join(tree.words()) for tree in held_out)
+        _write(given.output / f"{part}.trees", map(str, held_out))
     shares = (f"{k}: {subjects[k]}" for k in sorted(subjects))
     print(f"{len(train)} sentences; subjects by attractors:", ", ".join(shares), file=sys.stderr)
 

@@ -3,7 +3,7 @@
 #
 #   sh studies/question/agreement.sh OUT
 #
-# In OUT: text/ (trees and pairs), trees/, shards/, tuning/MODEL_RATE_WEIGHT, runs/MODEL-WORDS-SEED and results/ of the same names.
+# In OUT: text/ (trees and pairs), trees/, shards/, tuning/MODEL_RATE_OTHER, runs/MODEL-WORDS-SEED and results/ of the same names.
 # Killed, it is run again as it was: what is finished is not done again.
 #
 # Environment, with defaults:
@@ -26,7 +26,7 @@ if staged data; then
     done
 fi
 failed=0
-tries() { xargs -P "${JOBS:-1}" -n 3 sh "$here/agreement-run.sh" try || failed=1; }
+tries() { xargs -r -P "${JOBS:-1}" -n 3 sh "$here/agreement-run.sh" try; }
 choose() {
     [ "$failed" = 0 ] || finished 1
     python "$here/chosen.py" "$OUT/tuning" "$here/tried-agreement.txt" >"$OUT/chosen.part"
@@ -39,10 +39,10 @@ if staged tuning; then
         for model in base-head pushdown; do
             for weight in 1 0.3; do echo "$model $rate $weight"; done
         done
-    done | tries
+    done | tries || failed=1
     choose chosen-of-six
     # Where the rate chosen is the lowest or the highest, its neighbour is tried too.
-    sed -n 's/ 4e-3 / 2e-3 /p; s/ 1.6e-2 / 3.2e-2 /p' "$OUT/chosen-of-six" | tries
+    sed -n 's/ 4e-3 / 2e-3 /p; s/ 1.6e-2 / 3.2e-2 /p' "$OUT/chosen-of-six" | tries || failed=1
     choose chosen
 fi
 if staged runs && [ -e "$OUT/chosen" ]; then

@@ -35,7 +35,7 @@ def words_of(tree: str) -> str:
 
 
 def fold_of(words: str) -> int:
-    """The fold of a sentence."""
+    """The fold of a sentence, whatever spaces are within its words."""
     plain = " ".join(words.split())
     return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:4], "big") % FOLDS
 
@@ -69,7 +69,7 @@ def join(trees: Path, folds: Path, output: Path) -> None:
         words = words_of(line)
         parse = read_tree(next(parsed[fold_of(words)]))
         if unescape(" ".join(parse.leaves())) != unescape(words):
-            raise ValueError(f"{parse.pformat(margin=MARGIN)!r} is not a parse of {words!r}")
+            raise ValueError(f"{' '.join(parse.leaves())!r} is a parse of other words than {words!r}")
         for place, word in zip(parse.treepositions("leaves"), words.split(" "), strict=True):
             parse[place] = word
         found.append(parse.pformat(margin=MARGIN))

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from pdtools.evaluation.comparison.statistics import Spread, deviation, holm
 from pdtools.evaluation.results import read_document
 from pdtools.evaluation.sg.record import EXCLUDED
-from pdtools.files import write_json
+from pdtools.files import atomic_path, write_json
 
 EVALUATIONS = ("sg", "blimp")
 _COLUMNS = {
@@ -279,10 +279,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "collect":
         rows = collect(Path(given.inputs[0]))
-        # No time stamp: the same results give the same bytes. A file that is there is whole.
-        part = given.output.with_name(f"{given.output.name}.part")
-        rows.to_csv(part, index=False, compression={"method": "gzip", "mtime": 0})
-        part.replace(given.output)
+        # No time stamp: the same results give the same bytes.
+        with atomic_path(given.output) as whole:
+            rows.to_csv(whole, index=False, compression={"method": "gzip", "mtime": 0})
     elif given.what == "compare":
         plan, *files = given.inputs
         tables = {Path(file).name.removesuffix(".csv.gz"): pd.read_csv(file) for file in files}

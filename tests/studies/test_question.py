@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from shell import Shell
 from shell import script as load_script
 
 from pdtools.evaluation.results import ITEMS, Results, write_results
@@ -45,10 +47,12 @@ def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:
         folder.joinpath("parsed.trees").write_text(parses)
     assert seen == len(words)
     folds.join(trees, tmp_path / "folds", tmp_path / "auto.trees")
-    assert list(map(folds.words_of, (tmp_path / "auto.trees").read_text().splitlines())) == words
+    joined = (tmp_path / "auto.trees").read_text().splitlines()
+    assert list(map(folds.words_of, joined)) == words
+    assert all(tree.startswith("(T (Y ") for tree in joined)  # the parses, not the trees
     other = tmp_path / "folds" / "0" / "parsed.trees"
     other.write_text("(T (Y none))\n" * len(other.read_text().splitlines()))
-    with pytest.raises(ValueError, match="is not a parse of"):
+    with pytest.raises(ValueError, match="is a parse of other words than"):
         folds.join(trees, tmp_path / "folds", tmp_path / "auto.trees")
 
 
@@ -154,18 +158,17 @@ def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pyt
         for line in (tmp_path / f"{part}.trees").read_text().splitlines()
     }
     assert not held_out & seen
+    groups = ["none", *["attractors"] * 3, *["more_attractors"] * 3]
     for attractors in range(7):
         lines = (tmp_path / "pairs" / f"attractors-{attractors}.jsonl").read_text().splitlines()
         drawn = [json.loads(line) for line in lines]
         good = [each["sentence_good"].split() for each in drawn]
         assert len({" ".join(words) for words in good}) == 16
         assert not {" ".join(words) for words in good} & (seen | held_out)
-        heads, ends = [], set()
+        heads, ends = [], []
         for words, pair in zip(good, drawn, strict=True):
             wrong = pair["sentence_bad"].split()
-            (tested,) = (
-                place for place, both in enumerate(zip(words, wrong, strict=True)) if both[0] != both[1]
-            )
+            (tested,) = (i for i, both in enumerate(zip(words, wrong, strict=True)) if both[0] != both[1])
             assert {words[tested], wrong[tested]} == {(verb := words[tested].rstrip("s")), f"{verb}s"}
             nouns = [place for place in range(tested) if words[place].startswith("n")]
             plural = [place for place in nouns if words[place].endswith("s")]
@@ -174,16 +177,62 @@ def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pyt
             (head,) = singular if words[tested].endswith("s") else plural
             heads.append(nouns.index(head))
             assert len(nouns) - 1 - heads[-1] == attractors
-            ends.add(words[tested - 1][0])
+            ends.append(words[tested - 1][0])
+            assert pair["linguistics_term"] == groups[attractors]
+            assert len(words) <= 40
         assert heads.count(0) == heads.count(1) == 8  # below another clause
         assert sum(words[1].endswith("s") for words in good) == 8
-        if attractors:  # their twins: the same words, all nouns of one number
+        assert ends.count("n") == {0: 16, 1: 4}.get(attractors, 8)
+        if attractors:
             twins = (tmp_path / "pairs" / f"agreeing-{attractors}.jsonl").read_text().splitlines()
-            for words, twin in zip(good, map(json.loads, twins), strict=True):
-                theirs = twin["sentence_good"].split()
+            for pair, twin in zip(drawn, map(json.loads, twins), strict=True):
+                # The same lemmas and the same two verbs; all nouns have the number of the right one.
+                (words, wrong), (theirs, other) = (
+                    (each["sentence_good"].split(), each["sentence_bad"].split()) for each in (pair, twin)
+                )
                 assert [word.rstrip("s") for word in words] == [word.rstrip("s") for word in theirs]
-                assert len({word.endswith("s") for word in theirs if word.startswith("n")}) == 1
-            assert ends == {"n", "v"}
+                (tested,) = (i for i in range(len(words)) if words[i] != wrong[i])
+                assert (theirs[tested], other[tested]) == (words[tested], wrong[tested])
+                assert [*theirs[:tested], *theirs[tested + 1 :]] == [*other[:tested], *other[tested + 1 :]]
+                plurals = {word.endswith("s") for word in theirs if word.startswith("n")}
+                assert plurals == {not theirs[tested].endswith("s")}
+                assert twin["linguistics_term"] == groups[attractors].replace("attractors", "agreeing")
+
+
+def test_tries_are_made_until_the_best_rate_has_neighbours(tmp_path: Path) -> None:
+    """With a pdtools that trains nothing: a try that fails stops the choice, and is made again."""
+    out, bin_folder = tmp_path / "out", tmp_path / "bin"
+    for kind, perplexity in (("high", 9.0), ("low", 5.0)):
+        scores = {"ppl_word_marginal": perplexity}
+        results = Results(scores=scores, counts={"sentences": 1}, settings={"task": "ppl"}, tables={})
+        write_results(tmp_path / kind, results, {})
+    bin_folder.mkdir()
+    stub = bin_folder / "pdtools"
+    stub.write_text(
+        """#!/bin/sh
+        for output; do :; done
+        case $1 in train) while [ "$1" != -o ]; do shift; done; mkdir -p "$2"; exit ;; esac
+        case $output in *$FAILS*) exit 1 ;; esac
+        kind=high
+        case $output in *base_1.6e-2_0.1* | *base-head_8e-3_1* | *pushdown_4e-3_0.3*) kind=low ;; esac
+        cp -r "$RESULTS/$kind" "$output"
+        """
+    )
+    stub.chmod(0o755)
+
+    def tuned(fails: str) -> int:
+        shell = Shell(tmp_path, STAGES="tuning", RESULTS=str(tmp_path), FAILS=fails, JOBS="2")
+        shell.environment["PATH"] = f"{bin_folder}{os.pathsep}{shell.environment['PATH']}"
+        return shell.run("sh", STUDY / "agreement.sh", str(out)).returncode
+
+    assert tuned("pushdown_8e-3_1") == 1
+    assert not (out / "chosen").exists()
+    assert tuned("nothing") == 0
+    chosen = (out / "chosen").read_text().splitlines()
+    assert chosen == ["base 1.6e-2 0.1", "base-head 8e-3 1", "pushdown 4e-3 0.3"]
+    tried = {path.parent.name for path in (out / "tuning").glob("*/ppl")}
+    assert len(tried) == 3 * 3 * 2 + 2
+    assert {"base_3.2e-2_0.1", "pushdown_2e-3_0.3"} <= tried
 
 
 def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +242,9 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = margins.coverage(plan, draws=4, effect=2.0)
     assert found["intervals"] == 4 * 2
     assert found["hold the effect"] >= 0.7
+    assert found["exclude 0"] == 1.0
+    found = margins.coverage(margins.PLANS["agreement"], draws=2, effect=3.0)
+    assert found["intervals"] == 2 * 2 * 4
     assert found["exclude 0"] == 1.0
     files = []
     for name, rows in margins.simulated(margins.PLANS["trees"], np.random.default_rng(1), 1.0):
@@ -291,6 +343,7 @@ def test_tables_show_what_was_compared() -> None:
     assert low < -50 < high
     assert [row[3].split(" ")[0] for row in shown["passes"][2:]] == ["+0.29", "+0.50"]
     assert [row[0] for row in shown["groups"][2:]] == ["Some Circuit"]
+    assert report.PASSAGES["parses"]({"scores": {"unlabeled_f1": 75.58}}) == "75.6"
     assert shown["groups"][2][3].startswith("−1.50 [−1.5")
     said = report.PASSAGES["difference"](found, "pushdown", "base", "margin-sg")
     assert said.startswith("+0.50 bits [+0.")
