@@ -19,6 +19,7 @@ LABELS = {
     "pushdown": "Pushdown LM",
     "pushdown-auto": "Pushdown LM, parser's trees",
 }
+PRIMARY = ("margin sg", "margin blimp")
 PERPLEXITY = "margin ppl"  # the mean log₂ p of a word
 # Of each score its heading, the unit of differences and decimals.
 SCORES: Mapping[str, tuple[str, str, int]] = {
@@ -52,12 +53,12 @@ def conditions_table(found: Document, *conditions: str) -> str:
 
 
 def differences_table(found: Document, a: str, *others: str) -> str:
-    """A row for each score after the last pass, a column for what a condition is compared with."""
+    """A row for each condition that one is compared with: the primary measures after the last pass."""
     passes = max(found["scores"], key=int)
-    rows = [["", *(f"less {LABELS[less]}" for less in others)], ["---"] * (1 + len(others))]
-    for score, (heading, *_) in SCORES.items():
-        each = [_difference(found, a, less, score, passes) for less in others]
-        rows.append([heading, *(_interval(of) + _p(of) for of in each)])
+    rows = [[f"{LABELS[a]}, less", *(f"{SCORES[score][0]} | p" for score in PRIMARY)], ["---"] * 5]
+    for less in others:
+        each = [_difference(found, a, less, score, passes) for score in PRIMARY]
+        rows.append([LABELS[less], *(f"{_interval(of)} | {of['corrected']:.2g}" for of in each)])
     return markdown_table(rows)
 
 
@@ -85,7 +86,8 @@ def difference_in(found: Document, a: str, less: str, score: str) -> str:
     each = _difference(found, a, less, _spaced(score), max(found["scores"], key=int))
     value, low, high, unit = _ends(each)
     sign = "% " if unit == "%" else f" {unit} "
-    return f"{value}{sign}[{low}, {high}]{_p(each)}"
+    p = f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
+    return f"{value}{sign}[{low}, {high}]{p}"
 
 
 def unit_difference(found: Document, a: str, less: str, evaluation: str, unit: str) -> str:
@@ -122,11 +124,6 @@ def _row(found: Document, a: str, less: str, score: str, passes: str) -> list[st
 def _interval(each: Document) -> str:
     value, low, high, unit = _ends(each)
     return f"{value}{'%' * (unit == '%')} [{low}, {high}]"
-
-
-def _p(each: Document) -> str:
-    """The corrected p of a family's difference."""
-    return f" (p = {each['corrected']:.2g})" if "corrected" in each else ""
 
 
 def _seeds(values: list[float], score: str) -> str:
