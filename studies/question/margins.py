@@ -46,11 +46,13 @@ class Plan:
     Attributes:
         families: pairs (condition, less which condition) whose measures are corrected together by Holm.
         seeds: number of runs of a condition.
+        unplanned: pairs that were compared afterwards, in no family.
         primary: the measures, each a score (:func:`scores_of`) and its number of suites or paradigms.
     """
 
     families: tuple[tuple[tuple[str, str], ...], ...]
     seeds: int
+    unplanned: tuple[tuple[str, str], ...] = ()
     primary: tuple[tuple[str, int], ...] = (("margin sg", 31), ("margin blimp", 67))
 
     @property
@@ -66,6 +68,7 @@ PLANS = {
             (("pushdown", "base-head"), ("pushdown", "pushdown-auto")),
         ),
         seeds=6,
+        unplanned=(("base-head", "base"), ("pushdown-auto", "base")),
     ),
     "english": Plan(families=((("pushdown", "base"),),), seeds=3),
     "agreement": Plan(
@@ -169,8 +172,8 @@ def compare(
     Returns:
         ``scores``: by passes, score and condition the values, mean and deviation; ``families``: of each
         family whose runs have all ended, the differences of margins after the last pass, with p corrected;
-        ``others``: of every other score of its conditions; ``units``: of suites and paradigms. Conditions of
-        other families are left out.
+        ``others``: of every other score of its conditions, and of unplanned pairs; ``units``: of suites and
+        paradigms. Conditions of other families are left out.
 
     Raises:
         SystemExit: if no family has all its runs.
@@ -215,6 +218,13 @@ def compare(
             for a, b in pairs
             for unit in sorted(means.get(conditions[a][0], ()))
         ]
+    others += [
+        {"a": a, "less": b, "score": score, "passes": passes} | difference(of[a], of[b])
+        for a, b in plan.unplanned
+        for passes, scores in sorted(values.items())
+        for score, of in sorted(scores.items())
+        if {a, b} <= of.keys()
+    ]
     summary = {
         str(passes): {
             score: {

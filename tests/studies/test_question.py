@@ -264,6 +264,8 @@ def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for each in (*first, *second):
         assert each["low"] < 1.0 < each["high"]
         assert each["p"] <= each["corrected"] <= 1
+    after = {(each["a"], each["less"]): each for each in document["others"] if each["score"] == "margin sg"}
+    assert after["base-head", "base"]["low"] < 0 < after["base-head", "base"]["high"]
     # A family is read when its runs have all ended, whether those of others have or not.
     own = [str(file) for file in files if file.name.rpartition("-")[0] in ("pushdown", "base")]
     other = next(str(file) for file in files if file.name.startswith("base-head-"))
