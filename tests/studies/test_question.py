@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -201,7 +202,10 @@ def test_verbs_agree_with_heads_over_attractors(tmp_path: Path, monkeypatch: pyt
 
 def test_tries_are_made_until_the_best_rate_has_neighbours(tmp_path: Path) -> None:
     """With a pdtools that trains nothing: a try that fails stops the choice, and is made again."""
-    out, bin_folder = tmp_path / "out", tmp_path / "bin"
+    out, bin_folder, scripts = (tmp_path / name for name in ("out", "bin", "studies/question"))
+    scripts.mkdir(parents=True)  # without the tries that have ended
+    for name in ("agreement.sh", "agreement-run.sh", "chosen.py", "../common.sh"):
+        shutil.copy(STUDY / name, scripts / name)
     for kind, perplexity in (("high", 9.0), ("low", 5.0)):
         scores = {"ppl_word_marginal": perplexity}
         results = Results(scores=scores, counts={"sentences": 1}, settings={"task": "ppl"}, tables={})
@@ -223,7 +227,7 @@ def test_tries_are_made_until_the_best_rate_has_neighbours(tmp_path: Path) -> No
     def tuned(fails: str) -> int:
         shell = Shell(tmp_path, STAGES="tuning", RESULTS=str(tmp_path), FAILS=fails, JOBS="2")
         shell.environment["PATH"] = f"{bin_folder}{os.pathsep}{shell.environment['PATH']}"
-        return shell.run("sh", STUDY / "agreement.sh", str(out)).returncode
+        return shell.run("sh", scripts / "agreement.sh", str(out)).returncode
 
     assert tuned("pushdown_8e-3_1") == 1
     assert not (out / "chosen").exists()
@@ -233,6 +237,12 @@ def test_tries_are_made_until_the_best_rate_has_neighbours(tmp_path: Path) -> No
     tried = {path.parent.name for path in (out / "tuning").glob("*/ppl")}
     assert len(tried) == 3 * 3 * 2 + 2
     assert {"base_3.2e-2_0.1", "pushdown_2e-3_0.3"} <= tried
+    # What ended elsewhere is not tried again, and can be chosen.
+    (scripts / "tried-agreement.txt").write_text("base-head 8e-3 0.3: 4.5\n")
+    out = tmp_path / "another"
+    assert tuned("nothing") == 0
+    assert "base-head 8e-3 0.3" in (out / "chosen").read_text().splitlines()
+    assert not (out / "tuning" / "base-head_8e-3_0.3").exists()
 
 
 def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
