@@ -20,3 +20,10 @@ finished() {
     [ "$1" = 0 ] || echo "Not all runs are done; the same command resumes them." >&2
     exit "$1"
 }
+
+# perplexity SHARDS MODEL CHECKPOINT OUTPUT: marginal, exact or, of a model named pushdown, by 100 particles.
+perplexity() {
+    particles=
+    [ "$2" != pushdown ] || particles="--no-marginal --particles 100"
+    pdtools eval-ppl "$1" --model "$3" --threads 1 --quiet $particles --resume -o "$4" >/dev/null
+}

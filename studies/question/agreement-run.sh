@@ -5,6 +5,7 @@
 #                                                (scores-agreement/MODEL-WORDS-SEED.csv.gz)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 
 # train OUTPUT MODEL WORDS RATE OTHER SEED
 train() {
@@ -18,13 +19,6 @@ train() {
         --set "config.input_dropout=$dropout" --set "config.attention_dropout=$dropout" --set "config.output_dropout=$dropout" \
         --set train.optimizer=muon --set train.batch_tokens=2048 --set train.patience=0 --set train.steps=2000 \
         --set train.eval_every=50 --set "train.learning_rate=$4" --set "train.attachment_weight=$weight" --set "train.seed=$6"
-}
-
-# perplexity SHARDS MODEL RUN OUTPUT: exact, or by 100 particles
-perplexity() {
-    particles=
-    [ "$2" != pushdown ] || particles="--no-marginal --particles 100"
-    pdtools eval-ppl "$1" --model "$3" --threads 1 --quiet $particles --resume -o "$4" >/dev/null
 }
 
 case $1 in

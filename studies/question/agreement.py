@@ -82,7 +82,7 @@ def language() -> Grammar:
 
 
 def other_nouns(subject: Node) -> list[bool]:
-    """Of each noun of a subject after its head, which is the first: whether it is an attractor."""
+    """Whether each noun of a subject after its head, the first one, is an attractor."""
     head, *others = (NOUN_TAGS[leaf.label] for leaf in subject.preterminals() if leaf.label in NOUN_TAGS)
     return [number != head for number in others]
 
@@ -90,17 +90,19 @@ def other_nouns(subject: Node) -> list[bool]:
 def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, str], ...]]:
     """Different pairs whose subject has this number of attractors, each with its twin that has none.
 
+    A pair is a record of BLiMP; without attractors there is no twin.
+
     In turn: a singular and a plural verb; a clause by itself and one below another; a subject that ends with
     a noun and one that ends with a verb, without a verb that is followed by a clause and with one.
     """
     taken: set[str] = set()
     draw = 0
     while len(taken) < size:
-        kind = len(taken)
-        n, is_below = ("sg", "pl")[kind % 2], kind // 2 % 2 == 1
-        has_clause = number > 0 and kind // 4 % 2 == 1
-        # Of one noun beside the head no such subject ends with a noun.
-        ends_with_noun = number == 0 or (kind // 8 % 2 == 1 and not (has_clause and number == 1))
+        item = len(taken)
+        n, is_below = ("sg", "pl")[item % 2], item // 2 % 2 == 1
+        has_clause = number > 0 and item // 4 % 2 == 1
+        # A subject with a clause needs two nouns beside its head to end with one.
+        ends_with_noun = number == 0 or (item // 8 % 2 == 1 and not (has_clause and number == 1))
         draw += 1
         tree, clause = _drawn(grammar, f"{number} {draw}", n, OTHER[n], is_below)
         subject = clause.children[0]
@@ -114,9 +116,11 @@ def pairs(grammar: Grammar, number: int, size: int) -> Iterator[tuple[dict[str, 
             and text not in taken
         ):
             taken.add(text)
-            twin = _drawn(grammar, f"{number} {draw}", n, n, is_below)
-            both = (("attractors", (tree, clause)), ("agreeing", twin))
-            yield tuple(_pair(*each, kind, number, len(taken) - 1) for kind, each in both[: 1 + (number > 0)])
+            group = [_pair(tree, clause, "attractors", number, item)]
+            if number:
+                twin = _drawn(grammar, f"{number} {draw}", n, n, is_below)
+                group.append(_pair(*twin, "agreeing", number, item))
+            yield tuple(group)
 
 
 def _drawn(grammar: Grammar, seed: str, n: str, o: str, is_below: bool) -> tuple[Node, Node]:

@@ -195,7 +195,7 @@ def compare(
                     of_score = values.setdefault(passes, {}).setdefault(score, {})
                     of_score.setdefault(condition, []).append(value)
     last = max(values)
-    families, others, of_each, means = [], [], [], units or {}
+    families, of_each, means = [], [], units or {}
     for pairs in read:
         family = [
             {"a": a, "less": b, "score": score, "passes": last}
@@ -205,25 +205,19 @@ def compare(
         ]
         corrected = holm([each["p"] for each in family])
         families.append([{**each, "corrected": p} for each, p in zip(family, corrected, strict=True)])
-        others += [
-            {"a": a, "less": b, "score": score, "passes": passes} | difference(of[a], of[b])
-            for passes, scores in sorted(values.items())
-            for score, of in sorted(scores.items())
-            for a, b in pairs
-            if (passes != last or score not in plan.measures) and {a, b} <= of.keys()
-        ]
         of_each += [
             {"a": a, "less": b, "unit": unit}
             | difference(*([means[run][unit] for run in conditions[name]] for name in (a, b)))
             for a, b in pairs
             for unit in sorted(means.get(conditions[a][0], ()))
         ]
-    others += [
+    planned = [pair for pairs in read for pair in pairs]
+    others = [
         {"a": a, "less": b, "score": score, "passes": passes} | difference(of[a], of[b])
-        for a, b in plan.unplanned
+        for a, b in (*planned, *plan.unplanned)
         for passes, scores in sorted(values.items())
         for score, of in sorted(scores.items())
-        if {a, b} <= of.keys()
+        if {a, b} <= of.keys() and ((a, b) not in planned or passes != last or score not in plan.measures)
     ]
     summary = {
         str(passes): {

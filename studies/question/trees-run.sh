@@ -6,6 +6,7 @@
 #                                            and the perplexity of 500 test sentences (scores-trees/CONDITION-SEED.csv.gz)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 pass=821 # steps of 2,048 positions
 
 # train OUTPUT SHARDS MODEL STEPS RATE WEIGHT SEED KEEP
@@ -21,13 +22,6 @@ train() {
         --set train.optimizer=muon --set train.batch_tokens=2048 --set train.batch_sentences=0 --set train.patience=0 \
         --set train.warmup_steps=200 --set train.eval_every=$pass --set "train.steps=$4" --set "train.learning_rate=$5" \
         --set "train.attachment_weight=$6" --set "train.seed=$7" --set "train.keep_at=[$8]"
-}
-
-# perplexity SHARDS MODEL CHECKPOINT OUTPUT: exact, or by particles
-perplexity() {
-    particles=
-    [ "$2" != pushdown ] || particles="--no-marginal --particles 100"
-    pdtools eval-ppl "$1" --model "$3" --threads 1 --quiet $particles --resume -o "$4" >/dev/null
 }
 
 case $1 in
